@@ -1,0 +1,1 @@
+"""Transactional messages on Kafka, Spark and Delta."""

@@ -1,0 +1,148 @@
+"""Half messages: stored in `tx.half`, visible to nobody until an op commits them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..errors import MalformedHalf
+from . import names as n
+from .record import Headers, Record, text
+
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+class Half(NamedTuple):
+    """A half message. `headers` are the user's own, in their order; `key` and `body` untouched.
+
+    A named tuple, frozen and the cheapest to make: the resolver makes one for each transaction.
+
+    `immunity_seconds` is what the header says if that is a whole number above 0, else None.
+    """
+
+    transaction_id: str
+    group: str
+    topic: str
+    born_at_ms: int
+    key: bytes | None
+    body: bytes | None
+    headers: Headers
+    real_qid: int | None = None
+    immunity_seconds: int | None = None
+
+    def to_record(self, half_topic: str, queue: int = -1) -> Record:
+        """Encode as a record of the half topic."""
+        headers: Headers = [
+            (n.TRAN_MSG, b"true"),
+            (n.UNIQ_KEY, self.transaction_id.encode()),
+            (n.PGROUP, self.group.encode()),
+            (n.REAL_TOPIC, self.topic.encode()),
+            (n.BORN_TIMESTAMP, str(self.born_at_ms).encode()),
+        ]
+        if self.real_qid is not None:
+            headers.append((n.REAL_QID, str(self.real_qid).encode()))
+        if self.immunity_seconds is not None:
+            immunity = str(self.immunity_seconds).encode()
+            headers.append((n.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity))
+        return Record(half_topic, self.key, self.body, headers + self.headers, queue)
+
+
+def decode_half(
+    key: bytes | None, body: bytes | None, headers: Headers, prefix: str = "tx."
+) -> Half:
+    """Decode a record of the half topic (or of a check topic, without its output headers).
+
+    Raises `MalformedHalf` naming the header and its value.
+    """
+    protocol: dict[str, bytes | None] = {}
+    user: Headers = []
+    for header in headers:
+        name = header[0]
+        if name in n.HALF_HEADERS:
+            if name in protocol:
+                raise MalformedHalf(f"header {name} is repeated; send it once")
+            protocol[name] = header[1]
+        elif name in n.OUTPUT_HEADERS:
+            raise MalformedHalf(f"header {name} is reserved for this system's outputs")
+        else:
+            user.append(header)
+    if protocol.get(n.TRAN_MSG) != b"true":
+        raise _illegal(n.TRAN_MSG, protocol, "must be 'true'")
+    return Half(
+        transaction_id=_transaction_id(protocol),
+        group=_group(protocol),
+        topic=_topic(protocol, prefix),
+        born_at_ms=_born_at(protocol),
+        key=key,
+        body=body,
+        headers=user,
+        real_qid=_real_qid(protocol),
+        immunity_seconds=parse_immunity(protocol.get(n.CHECK_IMMUNITY_TIME_IN_SECONDS)),
+    )
+
+
+def parse_immunity(value: bytes | None) -> int | None:
+    """Return the immunity in seconds if `value` is a whole number above 0, else None."""
+    written = text(value) if value is not None else None
+    if written is None or not _WHOLE.fullmatch(written):
+        return None
+    return int(written) or None
+
+
+def _transaction_id(protocol: dict[str, bytes | None]) -> str:
+    value = _text(n.UNIQ_KEY, protocol)
+    if not 1 <= len(value) <= n.MAX_TRANSACTION_ID_LENGTH:
+        raise _illegal(n.UNIQ_KEY, protocol, "must have 1-128 characters")
+    return value
+
+
+def _group(protocol: dict[str, bytes | None]) -> str:
+    value = _text(n.PGROUP, protocol)
+    if not n.legal_group(value):
+        raise _illegal(n.PGROUP, protocol, "must be 1-200 of a-z A-Z 0-9 . _ -")
+    return value
+
+
+def _topic(protocol: dict[str, bytes | None], prefix: str) -> str:
+    value = _text(n.REAL_TOPIC, protocol)
+    if not n.legal_topic(value):
+        raise _illegal(n.REAL_TOPIC, protocol, "must be a legal topic name")
+    if value.startswith(prefix):
+        raise _illegal(n.REAL_TOPIC, protocol, f"must not be under the prefix {prefix!r}")
+    return value
+
+
+def _born_at(protocol: dict[str, bytes | None]) -> int:
+    value = _text(n.BORN_TIMESTAMP, protocol)
+    if not _WHOLE.fullmatch(value):
+        raise _illegal(n.BORN_TIMESTAMP, protocol, "must be milliseconds since 1970")
+    return int(value)
+
+
+def _real_qid(protocol: dict[str, bytes | None]) -> int | None:
+    if n.REAL_QID not in protocol:
+        return None
+    value = _text(n.REAL_QID, protocol)
+    if not _WHOLE.fullmatch(value) or int(value) > n.MAX_PARTITION:
+        raise _illegal(n.REAL_QID, protocol, "must be a partition's number")
+    return int(value)
+
+
+def _text(name: str, protocol: dict[str, bytes | None]) -> str:
+    if name not in protocol:
+        raise MalformedHalf(f"header {name} is missing")
+    value = protocol[name]
+    decoded = text(value) if value is not None else None
+    if decoded is None:
+        raise _illegal(name, protocol, "must be UTF-8 text")
+    return decoded
+
+
+def _illegal(name: str, protocol: dict[str, bytes | None], rule: str) -> MalformedHalf:
+    if name not in protocol:
+        return MalformedHalf(f"header {name} is missing")
+    return MalformedHalf(f"header {name} is {_shortened(protocol[name])}; it {rule}")
+
+
+def _shortened(value: bytes | None) -> str:
+    return repr(value if value is None else value[:64])

@@ -1,0 +1,28 @@
+"""A Kafka record as both sides see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Kafka headers in their order; names may repeat, values may be null.
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record to be produced; partition -1 leaves the choice to the partitioner."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int = -1
+    timestamp_ms: int = 0
+
+
+def text(value: bytes) -> str | None:
+    """Decode a header's value as UTF-8; None if it is not."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
