@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 TRAN_MSG = "TRAN_MSG"
 UNIQ_KEY = "UNIQ_KEY"
@@ -45,11 +46,14 @@ MAX_GROUP_LENGTH = 200
 MAX_TOPIC_LENGTH = 249
 MAX_TRANSACTION_ID_LENGTH = 128
 MAX_OFFSET = 2**63 - 1
+#: Elements of one op: what one record can make the resolver do has a limit.
+MAX_OP_ELEMENTS = 1024
 MAX_PARTITION = 2**31 - 1
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
+@lru_cache(maxsize=4096)
 def legal_topic(name: str) -> bool:
     """Whether Kafka accepts `name` as a topic's name."""
     return (
@@ -59,6 +63,7 @@ def legal_topic(name: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def legal_group(name: str) -> bool:
     """Whether `name` can be a producer group: legal within a topic's name, up to 200 characters."""
     return len(name) <= MAX_GROUP_LENGTH and _LEGAL.fullmatch(name) is not None

@@ -85,6 +85,10 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
             f"{len(offsets)} offsets and {len(ids)} transaction_ids; an op needs as many of "
             "each, at least one"
         )
+    if len(offsets) > n.MAX_OP_ELEMENTS:
+        raise MalformedOp(
+            f"{len(offsets)} elements; an op has at most {n.MAX_OP_ELEMENTS}: send several"
+        )
     elements: list[Element] = []
     malformed: list[tuple[int, str]] = []
     for index, (offset, transaction_id) in enumerate(zip(offsets, ids, strict=True)):

@@ -1,0 +1,9 @@
+"""The pure step that joins half against op by queue offset."""
+
+from .decisions import CheckSent, Decisions, Ended
+from .queue import SEGMENT
+from .settings import StepSettings
+from .step import step
+from .store import Changes
+
+__all__ = ["SEGMENT", "Changes", "CheckSent", "Decisions", "Ended", "StepSettings", "step"]

@@ -1,0 +1,86 @@
+"""Messages of pending halves: chunks of at most 512 KB, written once, rewritten when mostly dead.
+
+A larger value is slow to read and write in the state store, and one value for all that is pending
+would be rewritten by each batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from .queue import SEGMENT
+from .store import Store
+
+CHUNK_BYTES = 512 * 1024
+_ROW_BYTES = 24
+
+
+class Body(NamedTuple):
+    """A half as it was sent; `headers` packed."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: bytes
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in a chunk."""
+        return len(self.key or b"") + len(self.value or b"") + len(self.headers) + _ROW_BYTES
+
+
+class Bodies:
+    """The chunks of a queue, each named by its first offset."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loaded: dict[int, dict[int, Body]] = {}
+
+    def add(self, bodies: list[Body]) -> list[int]:
+        """Write new bodies, in offset order; return the chunk of each.
+
+        A chunk never crosses ranges: what is alive in it is known from its range's rows alone.
+        """
+        chunks: list[int] = []
+        start, size = 0, 0
+        for position, body in enumerate(bodies):
+            apart = body.offset // SEGMENT != bodies[start].offset // SEGMENT
+            if position > start and (apart or size + body.size > CHUNK_BYTES):
+                self._write(bodies[start:position])
+                start, size = position, 0
+            size += body.size
+            chunks.append(bodies[start].offset)
+        if bodies:
+            self._write(bodies[start:])
+        return chunks
+
+    def get(self, chunk: int, offset: int) -> Body:
+        """Return one body, reading its chunk once."""
+        return self._chunk(chunk)[offset]
+
+    def keep(self, chunk: int, alive: npt.NDArray[np.int64]) -> None:
+        """Drop a chunk in which nothing is alive; rewrite one that is mostly dead."""
+        if not len(alive):
+            self._store.remove(_key(chunk))
+            return
+        bodies = self._chunk(chunk)
+        if len(alive) * 2 < len(bodies):
+            kept = [bodies[offset] for offset in alive.tolist()]
+            self._store.put(_key(chunk), msgpack.packb(kept))
+
+    def _write(self, bodies: list[Body]) -> None:
+        self._store.put(_key(bodies[0].offset), msgpack.packb(bodies))
+
+    def _chunk(self, chunk: int) -> dict[int, Body]:
+        if chunk not in self._loaded:
+            rows = msgpack.unpackb(self._store.get(_key(chunk)) or b"\x90")
+            self._loaded[chunk] = {row[0]: Body(*row) for row in rows}
+        return self._loaded[chunk]
+
+
+def _key(chunk: int) -> str:
+    return f"body/{chunk}"

@@ -1,0 +1,97 @@
+"""Ends that ops ask for, as columns: one row for each element of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol import Element, Op, QuarantineReason, Refused
+from ..protocol.record import Headers
+
+Array = npt.NDArray[Any]
+
+
+class OpAt(NamedTuple):
+    """A stored op; `value` is None once it has waited: then only its elements are known."""
+
+    offset: int
+    stored_at_ms: int
+    op: Op
+    headers: Headers
+    value: bytes | None = None
+
+
+@dataclass
+class Ends:
+    """Elements in the order of (op offset, position); `op` is the place of each one's op in `ops`.
+
+    `half` is the half's offset, `ids` the transaction id that the element names.
+    """
+
+    ops: list[OpAt]
+    op: Array
+    position: Array
+    half: Array
+    ids: Array
+
+    @classmethod
+    def of(cls, ops: list[OpAt]) -> Ends:
+        """Line up the elements of ops."""
+        elements = list(chain.from_iterable(at.op.elements for at in ops))
+        op = np.repeat(np.arange(len(ops)), [len(at.op.elements) for at in ops])
+        position = np.array([element.position for element in elements], np.int64)
+        half = np.array([element.offset for element in elements], np.int64)
+        ids = np.empty(len(elements), object)
+        ids[:] = [element.transaction_id for element in elements]
+        offsets = np.array([at.offset for at in ops], np.int64)[op]
+        return cls(ops, op, position, half, ids).take(np.lexsort((position, offsets)))
+
+    def __len__(self) -> int:
+        """Return the number of elements."""
+        return len(self.half)
+
+    def take(self, where: Array) -> Ends:
+        """Return some of the elements; `where` is a mask or indices."""
+        columns = (self.op, self.position, self.half, self.ids)
+        return Ends(self.ops, *(column[where] for column in columns))
+
+    def each(self, of_op: Callable[[OpAt], Any], dtype: Any) -> Array:
+        """Return a column of what is the same for all elements of an op."""
+        values = np.empty(len(self.ops), dtype)
+        values[:] = [of_op(at) for at in self.ops]
+        return values[self.op]
+
+    def regrouped(self) -> list[OpAt]:
+        """Return the ops with only these elements."""
+        elements: dict[int, list[Element]] = {}
+        for op, *element in self._tuples():
+            elements.setdefault(op, []).append(Element(*element))
+        return [
+            self.ops[op]._replace(op=replace(self.ops[op].op, elements=tuple(kept), malformed=()))
+            for op, kept in elements.items()
+        ]
+
+    def refused(
+        self, reason: QuarantineReason, error: str, topic: str, queue: int
+    ) -> list[Refused]:
+        """Refuse all of the elements; `error` may name {half} and {id}."""
+        refused = []
+        for op, position, half, transaction_id in self._tuples():
+            at = self.ops[op]
+            element = Element(position, half, transaction_id)
+            value = at.value
+            if value is None:
+                value = replace(at.op, elements=(element,)).to_record(topic, queue).value
+            said = error.format(half=half, id=transaction_id, group=at.op.group)
+            source = f"{topic}:{queue}:{at.offset}"
+            refused.append(Refused(source, position, reason, said, None, value, at.headers))
+        return refused
+
+    def _tuples(self) -> Any:
+        columns = (self.op, self.position, self.half, self.ids)
+        return zip(*(column.tolist() for column in columns), strict=True)

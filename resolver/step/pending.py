@@ -1,0 +1,162 @@
+"""Pending halves: one row each, kept by ranges of half offsets, apart from their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol import HalfAt, decode_half
+from ..protocol.packed import unpack_headers
+from .bodies import Bodies, Body
+from .queue import SEGMENT, PendingRange, Queue
+from .store import Store
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: Times in ms. `immunity` is the half's own, 0 without one; `asked`: a check is out, unanswered;
+#: `streak`: checks in a row that nobody answered; `chunk`: where its message is, -1 in memory.
+ROW = np.dtype(
+    [
+        ("offset", np.int64),
+        ("stored_at", np.int64),
+        ("deadline", np.int64),
+        ("immunity", np.int64),
+        ("chunk", np.int64),
+        ("checks", np.int32),
+        ("answered", np.int32),
+        ("streak", np.int32),
+        ("asked", np.bool_),
+    ]
+)
+
+
+@dataclass
+class NewHalf:
+    """A half of this batch: decoded, and as it came, should it have to be kept."""
+
+    at: HalfAt
+    body: Body
+    immunity_ms: int
+    deadline_ms: int
+
+
+class Pending:
+    """The pending halves that a step has to do with, as one table in offset order."""
+
+    def __init__(self, store: Store, queue: Queue, prefix: str) -> None:
+        self._store = store
+        self._queue = queue
+        self._prefix = prefix
+        self._bodies = Bodies(store)
+        self._new: dict[int, NewHalf] = {}
+        self.rows: Array = np.zeros(0, ROW)
+        self.ids: Array = np.zeros(0, object)
+        self.groups: Array = np.zeros(0, object)
+        self.alive: Array = np.zeros(0, np.bool_)
+        self.changed: Array = np.zeros(0, np.bool_)
+
+    def load(self, segments: Iterable[int], new: list[NewHalf]) -> None:
+        """Read the rows of the ranges and add those of this batch, which are in offset order."""
+        rows, ids, groups = [], [], []
+        for segment in sorted(set(segments) & self._queue.pending.keys()):
+            packed_rows, its_ids, its_groups = msgpack.unpackb(self._store.get(_key(segment)))
+            rows.append(np.frombuffer(packed_rows, ROW))
+            ids += its_ids
+            groups += its_groups
+        old = len(ids)
+        rows.append(_rows(new))
+        ids += [half.at.half.transaction_id for half in new]
+        groups += [half.at.half.group for half in new]
+        self._new = {half.at.offset: half for half in new}
+        self.rows, self.ids, self.groups = np.concatenate(rows), _objects(ids), _objects(groups)
+        self.alive = np.ones(len(ids), np.bool_)
+        self.changed = np.arange(len(ids)) >= old
+
+    def find(self, offsets: Array) -> Indices:
+        """Return the row of each half offset, -1 where it is not pending."""
+        if not len(self.rows):
+            return np.full(len(offsets), -1)
+        row = np.searchsorted(self.rows["offset"], offsets)
+        row[row == len(self.rows)] = 0
+        return np.where(self.rows["offset"][row] == offsets, row, -1)
+
+    def end(self, rows: Indices) -> None:
+        """Take rows out."""
+        self.alive[rows] = False
+
+    def halves(self, rows: Indices) -> list[HalfAt]:
+        """Return the halves of the rows, read from the state where they are not of this batch."""
+        picked = self.rows[rows]
+        offsets, chunks = picked["offset"].tolist(), picked["chunk"].tolist()
+        stored = picked["stored_at"].tolist()
+        return [
+            self._new[offset].at if chunk < 0 else self._decode(offset, chunk, stored_at)
+            for offset, chunk, stored_at in zip(offsets, chunks, stored, strict=True)
+        ]
+
+    def least_deadline(self) -> int | None:
+        """Return the least deadline of all that is pending, after `save`."""
+        return min((entry.least_deadline for entry in self._queue.pending.values()), default=None)
+
+    def save(self) -> None:
+        """Write the ranges in which a row came, went or changed."""
+        stored = self.rows["chunk"] >= 0
+        touched = np.where(self.alive, self.changed, stored)
+        self._keep_new_bodies()
+        self._drop_dead_bodies()
+        segments = self.rows["offset"] // SEGMENT
+        for segment in np.unique(segments[touched]).tolist():
+            self._save_segment(segment, np.flatnonzero((segments == segment) & self.alive))
+
+    def _save_segment(self, segment: int, rows: Indices) -> None:
+        if not len(rows):
+            self._store.remove(_key(segment))
+            self._queue.pending.pop(segment, None)
+            return
+        kept = self.rows[rows]
+        packed = (kept.tobytes(), self.ids[rows].tolist(), self.groups[rows].tolist())
+        self._store.put(_key(segment), msgpack.packb(packed))
+        self._queue.pending[segment] = PendingRange(len(rows), int(kept["deadline"].min()))
+
+    def _keep_new_bodies(self) -> None:
+        kept = np.flatnonzero((self.rows["chunk"] < 0) & self.alive)
+        bodies = [self._new[offset].body for offset in self.rows["offset"][kept].tolist()]
+        self.rows["chunk"][kept] = self._bodies.add(bodies)
+
+    def _drop_dead_bodies(self) -> None:
+        chunks = self.rows["chunk"]
+        gone = np.unique(chunks[(chunks >= 0) & ~self.alive])
+        for chunk in gone.tolist():
+            self._bodies.keep(chunk, self.rows["offset"][(chunks == chunk) & self.alive])
+
+    def _decode(self, offset: int, chunk: int, stored_at: int) -> HalfAt:
+        body = self._bodies.get(chunk, offset)
+        headers = unpack_headers(body.headers)
+        half = decode_half(body.key, body.value, headers, self._prefix)
+        return HalfAt(self._queue.number, offset, stored_at, half, headers)
+
+
+def _rows(new: list[NewHalf]) -> Array:
+    rows = np.zeros(len(new), ROW)
+    rows["offset"] = [half.at.offset for half in new]
+    rows["stored_at"] = [half.at.stored_at_ms for half in new]
+    rows["deadline"] = [half.deadline_ms for half in new]
+    rows["immunity"] = [half.immunity_ms for half in new]
+    rows["chunk"] = -1
+    return rows
+
+
+def _objects(values: list[Any]) -> Array:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _key(segment: int) -> str:
+    return f"pending/{segment}"

@@ -1,0 +1,61 @@
+"""What is known of a queue as a whole, and where the rest of its state is to be found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgpack
+
+from .store import Store
+
+#: Half offsets per range: pending halves and outcomes are kept range by range.
+SEGMENT = 4096
+
+_KEY = "queue"
+
+
+class PendingRange(NamedTuple):
+    """How many halves are pending in a range, and the least of their deadlines."""
+
+    halves: int
+    least_deadline: int
+
+
+class WaitingChunk(NamedTuple):
+    """How many ends wait in a chunk, their least half offset and when their oldest was stored."""
+
+    ends: int
+    least_half: int
+    oldest_stored_at: int
+
+
+@dataclass
+class Queue:
+    """One queue's head: rewritten by each step, so kept small."""
+
+    number: int
+    next_half: int = 0
+    watermark: int | None = None
+    now: int = 0
+    latest_half_stored_at: int = 0
+    settled_from: int | None = None
+    pending: dict[int, PendingRange] = field(default_factory=dict)
+    waiting: dict[int, WaitingChunk] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, store: Store, number: int) -> Queue:
+        """Read the head, or make that of a queue never seen."""
+        packed = store.get(_KEY)
+        if packed is None:
+            return cls(number)
+        *head, pending, waiting = msgpack.unpackb(packed, strict_map_key=False)
+        queue = cls(number, *head)
+        queue.pending = {segment: PendingRange(*entry) for segment, entry in pending.items()}
+        queue.waiting = {chunk: WaitingChunk(*entry) for chunk, entry in waiting.items()}
+        return queue
+
+    def save(self, store: Store) -> None:
+        """Write the head."""
+        head = (self.next_half, self.watermark, self.now, self.latest_half_stored_at)
+        store.put(_KEY, msgpack.packb((*head, self.settled_from, self.pending, self.waiting)))

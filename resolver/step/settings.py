@@ -1,0 +1,24 @@
+"""What the step must know of the settings: small, without secrets, kept with each checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """The settings of one queue's step; `max_checks` and `max_waiting_ops` count per queue."""
+
+    topic_prefix: str = "tx."
+    transaction_timeout_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_check_max: int = 15
+    file_reserved_ms: int = 72 * _HOUR_MS
+    count_unanswered_checks: bool = False
+    check_backoff_max_ms: int = 600_000
+    reject_transaction_message: bool = False
+    broker_clock_skew_ms: int = 600_000
+    max_waiting_ops: int = 100_000
+    max_checks: int = 1_250

@@ -1,0 +1,103 @@
+"""Outcomes of ended transactions: two bits per half offset, forgotten range by range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol import Outcome
+from .queue import SEGMENT, Queue
+from .store import Store
+
+Codes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+NONE, COMMIT, ROLLBACK, DISCARD = range(4)
+#: An undeliverable message was committed by its application; a rebuild reads it as such.
+CODES = {
+    Outcome.COMMIT: COMMIT,
+    Outcome.ROLLBACK: ROLLBACK,
+    Outcome.DISCARD: DISCARD,
+    Outcome.UNDELIVERABLE: COMMIT,
+}
+#: How many ranges one step forgets at most, so that a wide gap doesn't hold up a batch.
+_FORGET_AT_ONCE = 1_000
+_TIME_BYTES = 8
+
+
+class Settled:
+    """The outcomes of a queue."""
+
+    def __init__(self, store: Store, queue: Queue) -> None:
+        self._store = store
+        self._queue = queue
+        self._codes: dict[int, Codes] = {}
+        self._changed: set[int] = set()
+
+    def look_up(self, offsets: Offsets) -> Codes:
+        """Return the code of each half offset."""
+        found = np.zeros(len(offsets), np.uint8)
+        segments = offsets // SEGMENT
+        kept = segments >= (self._queue.settled_from or 0)
+        for segment in np.unique(segments[kept]).tolist():
+            where = segments == segment
+            found[where] = self._segment(segment)[offsets[where] % SEGMENT]
+        return found
+
+    def settle(self, offsets: Offsets, codes: Codes) -> None:
+        """Keep the codes of ended transactions."""
+        segments = offsets // SEGMENT
+        for segment in np.unique(segments).tolist():
+            where = segments == segment
+            self._segment(segment)[offsets[where] % SEGMENT] = codes[where]
+            self._changed.add(segment)
+        if len(offsets):
+            self._reach(int(segments.min()))
+
+    def save(self, now: int) -> None:
+        """Write the ranges in which something ended."""
+        for segment in self._changed:
+            packed = _pack(self._codes[segment])
+            self._store.put(_key(segment), now.to_bytes(_TIME_BYTES, "big") + packed)
+
+    def forget(self, now: int, reserved_ms: int) -> None:
+        """Drop ranges, the oldest first, in which nothing ended within `reserved_ms`."""
+        queue = self._queue
+        if queue.settled_from is None:
+            return
+        last = min(queue.next_half // SEGMENT, queue.settled_from + _FORGET_AT_ONCE)
+        while queue.settled_from < last and queue.settled_from not in queue.pending:
+            packed = self._store.get(_key(queue.settled_from))
+            if packed is not None:
+                if now - int.from_bytes(packed[:_TIME_BYTES], "big") <= reserved_ms:
+                    break
+                self._store.remove(_key(queue.settled_from))
+            queue.settled_from += 1
+
+    def _reach(self, segment: int) -> None:
+        known = self._queue.settled_from
+        self._queue.settled_from = segment if known is None else min(known, segment)
+
+    def _segment(self, segment: int) -> Codes:
+        codes = self._codes.get(segment)
+        if codes is None:
+            packed = self._store.get(_key(segment))
+            codes = np.zeros(SEGMENT, np.uint8) if packed is None else _unpack(packed[_TIME_BYTES:])
+            self._codes[segment] = codes
+        return codes
+
+
+def _key(segment: int) -> str:
+    return f"settled/{segment}"
+
+
+def _pack(codes: Codes) -> bytes:
+    bits: Any = np.unpackbits(codes.reshape(-1, 1), axis=1)[:, 6:]
+    return bytes(np.packbits(bits.ravel()).tobytes())
+
+
+def _unpack(packed: bytes) -> Codes:
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8)).reshape(-1, 2)
+    return (bits[:, 0] * 2 + bits[:, 1]).astype(np.uint8)
