@@ -1,0 +1,47 @@
+"""Settings as the commands load them: `--config F`, `--set name=value`, and their own options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..errors import SettingsError
+from .model import Settings
+
+#: What an operator edits, in a checkout of the project; an installed package has none.
+PROJECT_CONFIG = Path(__file__).parents[2] / "conf" / "resolver.toml"
+
+
+def load_for_command(
+    config: Path | None = None,
+    assignments: Iterable[str] = (),
+    options: Mapping[str, object] | None = None,
+) -> Settings:
+    """Load the settings of a command.
+
+    `config` is the project's conf/resolver.toml unless given; `options` are settings that the
+    command has an option of its own for (None: not given), and win over `--set`.
+    """
+    if config is None and PROJECT_CONFIG.is_file():
+        config = _as_seen_from_here(PROJECT_CONFIG)
+    overrides = parse_assignments(assignments)
+    overrides |= {name: str(value) for name, value in (options or {}).items() if value is not None}
+    return Settings.load(config, overrides)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """Parse what `--set` was given; raises `SettingsError` without quoting a value."""
+    parsed: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(
+                f"--set needs name=value, such as --set queues=4 (got {name.strip()!r})"
+            )
+        parsed[name.strip()] = value
+    return parsed
+
+
+def _as_seen_from_here(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

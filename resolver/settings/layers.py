@@ -1,0 +1,152 @@
+"""Where values come from: a file, the environment, the command; merged, the later wins."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import SettingsError
+from .definition import Definition
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Definitions = Mapping[str, Definition]
+#: Full name ("queues", "kafka.sasl.password") to its value and origin.
+Layer = dict[str, tuple[Any, str]]
+
+TABLES = ("kafka", "spark")
+PREFIX = "TXRESOLVER_"
+
+
+def from_file(path: Path, definitions: Definitions) -> Layer:
+    """Read a TOML file: settings at its top, options in [kafka] and [spark]."""
+    origin = f"file {path}"
+    layer: Layer = {}
+    for name, value in _read_toml(path).items():
+        if name in TABLES:
+            layer |= {key: (option, origin) for key, option in _options(name, value, path)}
+        else:
+            known(name, definitions, origin).check(value)
+            layer[name] = (value, origin)
+    return layer
+
+
+def from_environment(environ: Mapping[str, str], definitions: Definitions) -> Layer:
+    """Read TXRESOLVER_NAME, TXRESOLVER_KAFKA__OPTION_NAME and TXRESOLVER_SPARK__...
+
+    Underscores after the double one stand for dots. A name in capitals is lowered; Spark's
+    names in mixed case are written as they are: TXRESOLVER_SPARK__spark_driver_maxResultSize.
+    """
+    layer: Layer = {}
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX):
+            name = _name_of_variable(variable)
+            layer[_canonical(name)] = _parse(
+                name, environ[variable], definitions, f"env {variable}"
+            )
+    return layer
+
+
+def from_overrides(overrides: Mapping[str, str], definitions: Definitions) -> Layer:
+    """Read what `--set name=value` gave."""
+    return {
+        _canonical(name): _parse(name, value, definitions, "--set")
+        for name, value in overrides.items()
+    }
+
+
+def merge(layers: Iterable[Layer], definitions: Definitions) -> dict[str, Any]:
+    """Return the fields of `Settings`, `origins` among them."""
+    merged: Layer = {}
+    for layer in layers:
+        merged |= layer
+    fields: dict[str, Any] = {table: {} for table in TABLES}
+    for name, (value, _) in merged.items():
+        table, _, option = name.partition(".")
+        if option:
+            fields[table][option] = value
+        else:
+            fields[name] = value
+    defaults = dict.fromkeys(definitions, "default")
+    fields["origins"] = defaults | {name: origin for name, (_, origin) in merged.items()}
+    return fields
+
+
+def known(name: str, definitions: Definitions, origin: str) -> Definition:
+    """Return a setting's definition; raises `SettingsError` with the nearest known name."""
+    if name in definitions:
+        return definitions[name]
+    raise SettingsError(
+        f"unknown setting {name!r} ({origin}){_suggestion(name, definitions)}; "
+        "`txresolver config` lists all settings"
+    )
+
+
+def text(value: object) -> str:
+    """Write a value as a file or the command would."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(name: str, written: str, definitions: Definitions, origin: str) -> tuple[Any, str]:
+    table, _, option = name.partition(".")
+    if table in TABLES and option:
+        return written, origin
+    return known(name, definitions, origin).parse(written), origin
+
+
+def _canonical(name: str) -> str:
+    """Complete a Spark setting's name: `spark.driver.memory` is what people write for it."""
+    table, _, option = name.partition(".")
+    if table == "spark" and option and not option.startswith(("spark.", "kafka.")):
+        return f"spark.{name}"
+    return name
+
+
+def _name_of_variable(variable: str) -> str:
+    name = variable.removeprefix(PREFIX)
+    table, _, option = name.partition("__")
+    if table.lower() not in TABLES or not option:
+        return name.lower()
+    dotted = option.replace("_", ".")
+    return f"{table.lower()}.{dotted.lower() if dotted.isupper() else dotted}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        read: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return read
+    except OSError as error:
+        raise SettingsError(
+            f"can't read the settings file {path}: {error.strerror}; give a readable one"
+        ) from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+
+
+def _options(table: str, value: Any, path: Path) -> Iterator[tuple[str, str]]:
+    """Flatten a table: `sasl.password = ..` is nested in TOML, `"sasl.password" = ..` is not."""
+    if isinstance(value, dict):
+        for key, nested in value.items():
+            yield from _options(f"{table}.{key}", nested, path)
+    elif isinstance(value, str | int | float) and table.partition(".")[2]:
+        yield _canonical(table), text(value)
+    else:
+        raise SettingsError(
+            f"{table} in {path} is {type(value).__name__}; give "
+            + ("text, a number, or true or false" if "." in table else f"a table, [{table}]")
+        )
+
+
+def _suggestion(name: str, definitions: Definitions) -> str:
+    """Find the nearest name; RocketMQ's own names lead to ours."""
+    names = {name.lower(): name for name in definitions}
+    names |= {d.rocketmq.lower(): d.name for d in definitions.values() if d.rocketmq}
+    names |= {table: f"[{table}]" for table in TABLES}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return f", did you mean {names[near[0]]}?" if near else ""

@@ -1,0 +1,308 @@
+"""`Settings`: every setting, its default, unit, bounds and meaning, in one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..errors import SettingsError
+from . import layers
+from .definition import definitions_of, setting
+from .options import check_kafka, check_spark, masked
+from .rules import check_rules
+
+KAFKA = "Kafka"
+TRANSACTIONS = "Transactions"
+RESOLVE = "The resolve query"
+LAND = "The land query"
+PRODUCER = "Producer and agent"
+
+_INT = 2**31 - 1
+_DAY_MS = 86_400_000
+_YEAR_HOURS = 8_760
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The effective settings. Frozen; make a changed one with `dataclasses.replace`.
+
+    `kafka` holds librdkafka options that every client gets, `spark` Spark's own configuration
+    and, as `kafka.*`, options of Spark's Java Kafka client. `origins` says where a value comes
+    from: "default", "file F", "env VAR", "--set". Every way to make one raises `SettingsError`.
+    """
+
+    bootstrap_servers: str = setting(
+        "",
+        "Kafka's brokers, host:port separated by commas; empty: the embedded broker.",
+        section=KAFKA,
+    )
+    topic_prefix: str = setting(
+        "tx.",
+        "What the names of the protocol's topics begin with.",
+        section=KAFKA,
+        rocketmq="namespace",
+    )
+    queues: int = setting(
+        4,
+        "Partitions of the half topic and of the op topic; fixed for a checkpoint's life.",
+        section=KAFKA,
+        unit="partitions",
+        bounds=(1, 10_000),
+    )
+    replication_factor: int = setting(
+        1,
+        "Replicas of a topic that is made; with 3 or more, two must have each record.",
+        section=KAFKA,
+        unit="replicas",
+        bounds=(1, 100),
+    )
+    create_check_topics: bool = setting(
+        True,
+        "Whether the resolver makes the check topic of a group that it meets for the first time.",
+        section=KAFKA,
+    )
+    kafka_transaction_timeout_ms: int = setting(
+        300_000,
+        "When Kafka aborts a batch's transaction; at most the broker's transaction.max.timeout.ms.",
+        section=KAFKA,
+        unit="ms",
+        bounds=(1_000, _INT),
+    )
+
+    transaction_timeout_ms: int = setting(
+        6_000,
+        "Age of a half at its first check, where it has no immunity of its own.",
+        section=TRANSACTIONS,
+        unit="ms",
+        rocketmq="transactionTimeOut",
+        bounds=(1, 30 * _DAY_MS),
+    )
+    transaction_check_interval_ms: int = setting(
+        30_000,
+        "Time between two checks of a half.",
+        section=TRANSACTIONS,
+        unit="ms",
+        rocketmq="transactionCheckInterval",
+        bounds=(1, 30 * _DAY_MS),
+    )
+    transaction_check_max: int = setting(
+        15,
+        "Counted checks after which a half is discarded.",
+        section=TRANSACTIONS,
+        unit="checks",
+        rocketmq="transactionCheckMax",
+        bounds=(1, 100_000),
+    )
+    count_unanswered_checks: bool = setting(
+        False,
+        "true: every check sent counts, as in RocketMQ; false: only checks that were answered.",
+        section=TRANSACTIONS,
+    )
+    check_backoff_max_ms: int = setting(
+        600_000,
+        "Longest wait between checks that nobody answers; it doubles up to this.",
+        section=TRANSACTIONS,
+        unit="ms",
+        bounds=(1, 30 * _DAY_MS),
+    )
+    file_reserved_hours: int = setting(
+        72,
+        "Age at which a checked half is discarded; topics keep their records twice as long.",
+        section=TRANSACTIONS,
+        unit="hours",
+        rocketmq="fileReservedTime",
+        bounds=(1, _YEAR_HOURS),
+    )
+    reject_transaction_message: bool = setting(
+        False,
+        "Whether new halves are refused, into quarantine (NO_PERMISSION).",
+        section=TRANSACTIONS,
+        rocketmq="rejectTransactionMessage",
+    )
+    broker_clock_skew_ms: int = setting(
+        600_000,
+        "How far the clocks of two brokers may differ before an op that names no half is refused.",
+        section=TRANSACTIONS,
+        unit="ms",
+        bounds=(0, 30 * _DAY_MS),
+    )
+
+    max_waiting_ops: int = setting(
+        100_000,
+        "Ops of one queue that may wait for halves that were not read yet.",
+        section=RESOLVE,
+        unit="ops",
+        bounds=(1, 10_000_000),
+    )
+    max_checks_per_batch: int = setting(
+        5_000,
+        "Checks and discards of one batch, shared by the queues: at least one for each queue.",
+        section=RESOLVE,
+        unit="checks",
+        bounds=(1, 1_000_000),
+    )
+    max_offsets_per_trigger: int = setting(
+        40_000,
+        "Records that one batch reads from each of the half and the op topic.",
+        section=RESOLVE,
+        unit="records",
+        bounds=(1, 10_000_000),
+    )
+    trigger_interval_ms: int = setting(
+        100,
+        "Least time between the starts of two batches; less than 10 keeps a core busy when idle.",
+        section=RESOLVE,
+        unit="ms",
+        bounds=(10, _DAY_MS),
+    )
+    fence_interval_ms: int = setting(
+        1_000,
+        "Time after which an idle queue's fence is asked for again.",
+        section=RESOLVE,
+        unit="ms",
+        bounds=(10, _DAY_MS),
+    )
+
+    land_trigger_interval_ms: int = setting(
+        10_000,
+        "Least time between the starts of two batches into the Delta tables.",
+        section=LAND,
+        unit="ms",
+        bounds=(10, _DAY_MS),
+    )
+    land_max_offsets_per_trigger: int = setting(
+        500_000,
+        "Records that one batch lands.",
+        section=LAND,
+        unit="records",
+        bounds=(1, 100_000_000),
+    )
+
+    op_max_bytes: int = setting(
+        4_096,
+        "Size at which an op record that packs several ends is sent.",
+        section=PRODUCER,
+        unit="bytes",
+        rocketmq="transactionOpMsgMaxSize",
+        bounds=(1, 900_000),
+    )
+    op_linger_ms: int = setting(
+        10,
+        "Longest wait of an end for others to be packed with.",
+        section=PRODUCER,
+        unit="ms",
+        rocketmq="transactionOpBatchInterval",
+        bounds=(0, 60_000),
+    )
+    check_thread_pool_min_size: int = setting(
+        1,
+        "Threads of the agent that are always there.",
+        section=PRODUCER,
+        unit="threads",
+        rocketmq="checkThreadPoolMinSize",
+        bounds=(1, 1_000),
+    )
+    check_thread_pool_max_size: int = setting(
+        5,
+        "Threads of the agent at most.",
+        section=PRODUCER,
+        unit="threads",
+        rocketmq="checkThreadPoolMaxSize",
+        bounds=(1, 1_000),
+    )
+    check_request_hold_max: int = setting(
+        2_000,
+        "Checks that wait in the agent before it stops fetching more.",
+        section=PRODUCER,
+        unit="checks",
+        rocketmq="checkRequestHoldMax",
+        bounds=(1, 1_000_000),
+    )
+    check_timeout_ms: int = setting(
+        10_000,
+        "Time after which a listener that does not return counts as UNKNOWN.",
+        section=PRODUCER,
+        unit="ms",
+        bounds=(1, _DAY_MS),
+    )
+
+    # Not in repr, which ends up in logs: they may hold passwords.
+    kafka: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+    spark: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+    origins: dict[str, str] = field(default_factory=dict, repr=False, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, definition in DEFINITIONS.items():
+            definition.check(getattr(self, name))
+        check_kafka(self.kafka)
+        check_spark(self.spark)
+        check_rules(self)
+
+    @classmethod
+    def load(
+        cls,
+        config: Path | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Merge defaults, `config` (TOML), TXRESOLVER_ variables and `overrides` (`--set`).
+
+        `overrides` maps names, and options as "kafka.x" and "spark.y", to text; `environ` is
+        the process's own environment unless given.
+        """
+        read = [
+            layers.from_file(config, DEFINITIONS) if config is not None else {},
+            layers.from_environment(os.environ if environ is None else environ, DEFINITIONS),
+            layers.from_overrides(overrides or {}, DEFINITIONS),
+        ]
+        return cls(**layers.merge(read, DEFINITIONS))
+
+    @classmethod
+    def from_json(
+        cls,
+        written: bytes | str,
+        kafka: Mapping[str, str] | None = None,
+        spark: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Undo `to_json`; the options, which it leaves out, come from the caller."""
+        try:
+            values: Any = orjson.loads(written)
+        except ValueError as error:
+            raise SettingsError(f"saved settings are not JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise SettingsError("saved settings are not a JSON object")
+        for name in values:
+            layers.known(name, DEFINITIONS, "saved settings")
+        return cls(**values, kafka=dict(kafka or {}), spark=dict(spark or {}))
+
+    def to_json(self) -> str:
+        """Write every setting but the options of [kafka] and [spark]: no secret leaves."""
+        values = {name: getattr(self, name) for name in DEFINITIONS}
+        return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode()
+
+    @property
+    def file_reserved_ms(self) -> int:
+        return self.file_reserved_hours * 3_600_000
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """Spark's own configuration: [spark] without the `kafka.*` options."""
+        return {key: value for key, value in self.spark.items() if not key.startswith("kafka.")}
+
+    def shown(self) -> list[tuple[str, str, str]]:
+        """Return (name, value, origin) of everything, secrets masked."""
+        rows = [(name, layers.text(getattr(self, name))) for name in DEFINITIONS]
+        for table in ("kafka", "spark"):
+            options = masked(getattr(self, table))
+            rows += [(f"{table}.{key}", value) for key, value in sorted(options.items())]
+        return [(name, value, self.origins.get(name, "default")) for name, value in rows]
+
+
+DEFINITIONS = definitions_of(Settings)
+#: The settings and the two tables of options, as they stand in a file.
+FIELDS = tuple(known.name for known in fields(Settings) if known.name != "origins")

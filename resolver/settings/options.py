@@ -1,0 +1,87 @@
+"""The options of [kafka] and [spark]: passed through, save those that are ours; secrets masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ..errors import SettingsError
+
+MASK = "********"
+
+#: When in doubt, mask: a hidden path costs a look into a file, a shown key costs the cluster.
+_SECRET = re.compile(r"pass|secret|token|jaas|credential|private|key|\.pem|auth.*config", re.I)
+_SECRET_VALUE = re.compile(r"pass|secret|token|://[^/\s]*@|BEGIN [A-Z ]*KEY", re.I)
+
+_ALWAYS = "every write is acknowledged by all in-sync replicas and never doubled"
+_OFFSETS = "offsets are committed only after what was read is done with"
+_OURS_KAFKA = {
+    "acks": _ALWAYS,
+    "request.required.acks": _ALWAYS,
+    "enable.idempotence": _ALWAYS,
+    "max.in.flight": _ALWAYS,
+    "max.in.flight.requests.per.connection": _ALWAYS,
+    "transactional.id": "it follows from topic_prefix, so that a second resolver fences the first",
+    "transaction.timeout.ms": "set kafka_transaction_timeout_ms instead",
+    "bootstrap.servers": "set bootstrap_servers instead",
+    "metadata.broker.list": "set bootstrap_servers instead",
+    "isolation.level": "everything is read with read_committed",
+    "group.id": "an agent consumes in its producer group's name",
+    "enable.auto.commit": _OFFSETS,
+    "auto.commit.enable": _OFFSETS,
+    "enable.auto.offset.store": _OFFSETS,
+    "auto.offset.reset": "each consumer knows where it has to begin",
+    "partitioner": "committed messages go where Java's default partitioner (murmur2) puts them",
+    "message.max.bytes": "clients take what the topic's own max.message.bytes allows",
+    "allow.auto.create.topics": "a commit to a missing topic must not make it",
+}
+_OURS_JAVA = {
+    f"kafka.{key}": _OURS_KAFKA[key]
+    for key in ("bootstrap.servers", "isolation.level", "group.id", "enable.auto.commit")
+} | {"kafka.auto.offset.reset": _OURS_KAFKA["auto.offset.reset"]}
+_STATE = "the state's layout is fixed for a checkpoint's life"
+_OURS_SPARK = _OURS_JAVA | {
+    "spark.sql.session.timeZone": "all times are UTC",
+    "spark.sql.shuffle.partitions": _STATE,
+    "spark.sql.streaming.stateStore.providerClass": _STATE,
+    "spark.sql.adaptive.enabled": "the queries need it off",
+    "spark.speculation": "the queries need it off",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "idle queues are checked by empty batches",
+    "spark.sql.streaming.checkpointLocation": "checkpoints live under --home",
+}
+
+
+def check_kafka(options: Mapping[str, str]) -> None:
+    """Refuse librdkafka options that are ours; raises `SettingsError` with the reason."""
+    _check("kafka", options, _OURS_KAFKA)
+
+
+def check_spark(options: Mapping[str, str]) -> None:
+    """Refuse Spark settings that are ours, and keys that are neither spark.* nor kafka.*."""
+    _check("spark", options, _OURS_SPARK)
+    for key in options:
+        if not key.startswith(("spark.", "kafka.")):
+            raise SettingsError(
+                f"{key!r} in [spark] is no Spark setting; give spark.{key}, or kafka.{key} "
+                "for an option of Spark's Kafka client"
+            )
+
+
+def is_secret(key: str, value: str = "") -> bool:
+    """Whether an option must not be shown, going by its name and what it looks like."""
+    return bool(_SECRET.search(key) or _SECRET_VALUE.search(value))
+
+
+def masked(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with secrets replaced by `MASK`."""
+    return {key: MASK if is_secret(key, value) else value for key, value in options.items()}
+
+
+def _check(table: str, options: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    for key, value in options.items():
+        if not isinstance(key, str) or not key:
+            raise SettingsError(f"[{table}] has an option without a name; name it or remove it")
+        if not isinstance(value, str):
+            raise SettingsError(f"{key!r} in [{table}] must be text, not {type(value).__name__}")
+        if key in ours:
+            raise SettingsError(f"{key!r} can't be set in [{table}]: {ours[key]}; remove it")
