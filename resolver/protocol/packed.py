@@ -22,4 +22,5 @@ def unpack_headers(packed: bytes | None) -> Headers:
     """Undo `pack_headers`; null means no headers."""
     if packed is None:
         return []
-    return cast(Headers, msgpack.unpackb(packed, use_list=False, raw=False) or [])
+    # Headers are a list, their pairs are tuples: a tuple of pairs equals no list of the same pairs.
+    return list(cast(Headers, msgpack.unpackb(packed, use_list=False, raw=False) or ()))
