@@ -1,0 +1,138 @@
+"""What is asked of Kafka about topics; every wait is bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    TopicMetadata,
+)
+
+from .errors import SettingsError, TopicSettingsError
+from .topic_specs import TopicSpec
+
+T = TypeVar("T")
+_TIMEOUT_SECONDS = 30.0
+_BETWEEN_LOOKS_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic as the metadata show it; `led`: every partition has a leader."""
+
+    partitions: int
+    replicas: int
+    led: bool
+
+
+def existing_topics(admin: AdminClient) -> dict[str, Found]:
+    """Return the cluster's topics by name."""
+    try:
+        topics = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+    except KafkaException as error:
+        raise _unreachable(error) from error
+    return {name: _found(topic) for name, topic in topics.items() if topic.partitions}
+
+
+def _found(topic: TopicMetadata) -> Found:
+    partitions = topic.partitions.values()
+    return Found(
+        len(partitions),
+        min(len(partition.replicas) for partition in partitions),
+        all(partition.leader >= 0 for partition in partitions),
+    )
+
+
+def create_topics(admin: AdminClient, specs: list[TopicSpec], replicas: int) -> set[str]:
+    """Make topics; those that somebody else made meanwhile are not among the returned."""
+    if not specs:
+        return set()
+    new = [
+        NewTopic(spec.name, spec.partitions, replicas, config=dict(spec.config)) for spec in specs
+    ]
+    futures = admin.create_topics(new, operation_timeout=_TIMEOUT_SECONDS)
+    return {name for name, future in futures.items() if _was_made(name, future)}
+
+
+def _was_made(name: str, future: Future[Any]) -> bool:
+    try:
+        future.result(timeout=2 * _TIMEOUT_SECONDS)
+    except KafkaException as error:
+        reason = error.args[0]
+        if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise TopicSettingsError(f"topic {name} can't be made: {_advice(reason)}") from error
+    return True
+
+
+def _advice(error: KafkaError) -> str:
+    remedies = {
+        KafkaError.INVALID_REPLICATION_FACTOR: "set replication_factor to at most the brokers",
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant Create and Describe on it",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant Create on the topics or the cluster",
+    }
+    return f"{error.str()}; {remedies.get(error.code(), 'see the log of the broker')}"
+
+
+def await_topics(admin: AdminClient, names: Sequence[str]) -> dict[str, Found]:
+    """Wait until the metadata show the topics: making one returns before every broker knows."""
+
+    def look() -> dict[str, Found] | None:
+        existing = existing_topics(admin)
+        complete = all(name in existing and existing[name].led for name in names)
+        return {name: existing[name] for name in names} if complete else None
+
+    return _await(look, f"topics {', '.join(names)} did not appear")
+
+
+def describe_topics(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """Read the settings of topics, broker's defaults included."""
+
+    def look() -> dict[str, dict[str, str]] | None:
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        futures = admin.describe_configs(resources, request_timeout=_TIMEOUT_SECONDS)
+        try:
+            return {
+                resource.name: {
+                    key: entry.value or ""
+                    for key, entry in future.result(timeout=2 * _TIMEOUT_SECONDS).items()
+                }
+                for resource, future in futures.items()
+            }
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None  # a broker that does not know the new topic yet
+            raise TopicSettingsError(
+                f"settings of topics {', '.join(names)} can't be read: {error.args[0].str()}; "
+                "grant DescribeConfigs on them"
+            ) from error
+
+    return _await(look, f"settings of topics {', '.join(names)} did not appear")
+
+
+def _await(look: Callable[[], T | None], failure: str) -> T:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while True:
+        seen = look()
+        if seen is not None:
+            return seen
+        if time.monotonic() > deadline:
+            raise TopicSettingsError(
+                f"{failure} within {_TIMEOUT_SECONDS:.0f} s; are all brokers up?"
+            )
+        time.sleep(_BETWEEN_LOOKS_SECONDS)
+
+
+def _unreachable(error: KafkaException) -> SettingsError:
+    return SettingsError(
+        f"no broker answered within {_TIMEOUT_SECONDS:.0f} s ({error.args[0].str()}); check "
+        "bootstrap_servers and the security options of [kafka]"
+    )
