@@ -1,0 +1,1 @@
+"""The jobs: what starts Spark sessions and streaming queries."""

@@ -1,0 +1,105 @@
+"""The Spark session of both jobs, on one machine and under spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from resolver.settings import Settings
+
+#: What the queries need, wherever they run; `Settings` refuses other values in [spark].
+REQUIRED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting the keys of a state store makes each put four times dearer.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Both may change how the same batch is cut when it is replayed.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.speculation": "false",
+    # An idle query runs no batch: a fence wakes it where a check is due.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # A slow batch of land must not hold up a fast one of resolve: each has its own pool.
+    "spark.scheduler.mode": "FAIR",
+}
+
+#: What an operator may change, in [spark] or with spark-submit's --conf.
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # 50, Delta's own default, costs a small machine more than the commit does.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+def spark_session(
+    settings: Settings, app_name: str, master: str | None = None, home: Path | None = None
+) -> SparkSession:
+    """Return the session: spark-submit's own, else a new one on `master` (default `local[*]`).
+
+    What Spark writes for itself (spilled blocks, local state, a warehouse) goes under
+    `home`/spark if a home is given. [spark] wins over spark-submit's --conf.
+    """
+    submitted = under_spark_submit()
+    builder = SparkSession.builder.appName(app_name)
+    if not submitted:
+        builder = builder.master(master or "local[*]")
+    for key, value in _conf(settings, home, submitted).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def under_spark_submit() -> bool:
+    """Whether spark-submit started this process: its JVM is there already, with its jars."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _conf(settings: Settings, home: Path | None, submitted: bool) -> dict[str, str]:
+    """Merge the options; the last wins: defaults, spark-submit's, [spark], required ones."""
+    defaults = {**DEFAULTS, "spark.pyspark.python": sys.executable}
+    if submitted:
+        given = SparkConf()
+        chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
+    else:
+        chosen = {**defaults, **_before_the_jvm(), **_folders(home)}
+    # As many partitions of state as queues: fixed for a checkpoint's life.
+    state = {"spark.sql.shuffle.partitions": str(settings.queues)}
+    return {**chosen, **settings.spark_conf, **REQUIRED, **state}
+
+
+def _before_the_jvm() -> dict[str, str]:
+    """Return what has to be known when the JVM starts."""
+    logging = Path(__file__).with_name("log4j2.properties")
+    return {
+        "spark.driver.memory": "2g",
+        "spark.jars": ",".join(map(str, _jars())),
+        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={logging}"',
+        # All in one process: no other machine has to reach this one.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+
+
+def _folders(home: Path | None) -> dict[str, str]:
+    if home is None:
+        return {}
+    own = (home / "spark").resolve()
+    return {
+        "spark.local.dir": str(own / "local"),
+        "spark.sql.warehouse.dir": str(own / "warehouse"),
+    }
+
+
+def _jars() -> list[Path]:
+    # Here, because spark-submit has its own jars and needs no resolver of them.
+    from resolver.broker import spark_jars
+
+    return spark_jars()
