@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from ..errors import SettingsError
 from .model import Settings
@@ -26,7 +31,9 @@ def load_for_command(
         config = _as_seen_from_here(PROJECT_CONFIG)
     overrides = parse_assignments(assignments)
     overrides |= {name: str(value) for name, value in (options or {}).items() if value is not None}
-    return Settings.load(config, overrides)
+    settings = Settings.load(config, overrides)
+    check_with_librdkafka(settings.kafka)
+    return settings
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
@@ -40,6 +47,19 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
             )
         parsed[name.strip()] = value
     return parsed
+
+
+def check_with_librdkafka(options: Mapping[str, str]) -> None:
+    """Refuse options that librdkafka does not know or take, by making a client of them."""
+    silent = logging.Logger("options", logging.CRITICAL + 1)
+    client: dict[str, Any] = {**options, "logger": silent}
+    try:
+        AdminClient(client)
+    except KafkaException as error:
+        raise SettingsError(
+            f"[kafka] is refused by librdkafka: {error.args[0].str()}; its options are listed in "
+            "its CONFIGURATION.md"
+        ) from error
 
 
 def _as_seen_from_here(path: Path) -> Path:

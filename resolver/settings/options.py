@@ -85,3 +85,13 @@ def _check(table: str, options: Mapping[str, str], ours: Mapping[str, str]) -> N
             raise SettingsError(f"{key!r} in [{table}] must be text, not {type(value).__name__}")
         if key in ours:
             raise SettingsError(f"{key!r} can't be set in [{table}]: {ours[key]}; remove it")
+
+
+def kafka_refused() -> dict[str, str]:
+    """Return the options that can't be in [kafka], with the reasons."""
+    return dict(_OURS_KAFKA)
+
+
+def spark_refused() -> dict[str, str]:
+    """Return the options that can't be in [spark], with the reasons."""
+    return dict(_OURS_SPARK)

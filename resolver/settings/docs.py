@@ -1,0 +1,147 @@
+"""Write docs/settings.md and conf/resolver.toml from the code: `python -m resolver.settings.docs`.
+
+Both are in the repository, and a test fails when they differ from what is written here.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from .definition import Definition, definitions, toml_value
+from .options import kafka_refused, spark_refused
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "settings.md"
+CONFIG = ROOT / "conf" / "resolver.toml"
+
+_DOCS_HEAD = """\
+# Settings
+
+<!-- Made by `python -m resolver.settings.docs`; change resolver/settings/model.py instead. -->
+
+A value comes from the first of these that gives one:
+
+1. `--set name=value` of a command (and the command's own options, such as `--queues`)
+2. an environment variable: `TXRESOLVER_` and the name in capitals
+3. the file of `--config`, else `conf/resolver.toml` of the project
+4. the default
+
+`txresolver config` shows every value and where it comes from. Unknown names and illegal values
+are refused.
+"""
+
+_DOCS_OPTIONS = """\
+## [kafka]: options of every Kafka client
+
+Options of librdkafka, passed to every client as they are:
+
+| where | how |
+| --- | --- |
+| file | `"sasl.password" = "…"` under `[kafka]` |
+| environment | `TXRESOLVER_KAFKA__SASL_PASSWORD` (underscores stand for dots) |
+| command | `--set kafka.sasl.password=…` (visible to others in the list of processes) |
+
+Spark reads Kafka with Java's client. `security.protocol`, SASL (PLAIN, SCRAM-SHA-256,
+SCRAM-SHA-512), the PEM and PKCS#12 options of `ssl.*`, `client.id`, `client.rack` and
+`client.dns.lookup` are translated for it; another `sasl.*` or `ssl.*` option is refused when a
+query starts, unless `[spark]` gives options of that family itself.
+
+These are the resolver's own and refused:
+"""
+
+_DOCS_SPARK = """\
+## [spark]: Spark's configuration
+
+Spark's settings, passed to the session, and as `kafka.*` options of Java's Kafka client:
+
+| where | how |
+| --- | --- |
+| file | `"spark.driver.memory" = "2g"`, `"kafka.sasl.jaas.config" = "…"` under `[spark]` |
+| environment | `TXRESOLVER_SPARK__DRIVER_MEMORY`; mixed case as it is: `TXRESOLVER_SPARK__driver_maxResultSize` |
+| command | `--set spark.driver.memory=2g`, `--set spark.kafka.sasl.jaas.config=…` |
+
+These are the resolver's own and refused:
+"""  # noqa: E501
+
+_DOCS_SECRETS = """\
+## Secrets
+
+Options whose name or value looks like a secret (passwords, keys, tokens, JAAS, credentials) are
+shown as `********`, and quoted in no error message.
+"""
+
+_CONFIG_HEAD = """\
+# Settings of the resolver, with their defaults; the table is in docs/settings.md.
+# TXRESOLVER_ variables win over this file, and --set name=value over both.
+"""
+
+_CONFIG_TAIL = """\
+# Options of librdkafka for every Kafka client; secrets are better in the environment:
+# TXRESOLVER_KAFKA__SASL_PASSWORD.
+[kafka]
+# "security.protocol" = "sasl_ssl"
+# "sasl.mechanism" = "SCRAM-SHA-512"
+# "sasl.username" = "resolver"
+
+# Settings of Spark, and options of its Kafka client as "kafka.…".
+[spark]
+# "spark.driver.memory" = "2g"
+"""
+
+
+def docs() -> str:
+    """Return docs/settings.md."""
+    parts = [_DOCS_HEAD]
+    parts += [f"## {section}\n\n{_table(known)}" for section, known in _sections()]
+    parts += [_DOCS_OPTIONS + "\n" + _refused(kafka_refused())]
+    parts += [_DOCS_SPARK + "\n" + _refused(spark_refused()), _DOCS_SECRETS]
+    return "\n".join(parts)
+
+
+def config() -> str:
+    """Return conf/resolver.toml."""
+    parts = [_CONFIG_HEAD]
+    for section, known in _sections():
+        parts.append(f"# --- {section} ---\n")
+        parts += [_entry(definition) for definition in known]
+    return "\n".join([*parts, _CONFIG_TAIL])
+
+
+def _sections() -> Iterator[tuple[str, list[Definition]]]:
+    for section, known in groupby(definitions().values(), key=lambda one: one.section):
+        yield section, list(known)
+
+
+def _table(known: list[Definition]) -> str:
+    rows = [
+        "| name | default | unit | least to most | RocketMQ's name | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in known:
+        rocketmq = f"`{one.rocketmq}`" if one.rocketmq else ""
+        cells = (f"`{one.name}`", f"`{toml_value(one.default)}`", one.unit, one.bounds, rocketmq)
+        rows.append(f"| {' | '.join(cells)} | {one.about} |")
+    return "\n".join(rows) + "\n"
+
+
+def _refused(reasons: dict[str, str]) -> str:
+    rows = [f"| `{name}` | {reason} |" for name, reason in reasons.items()]
+    return "\n".join(["| option | why |", "| --- | --- |", *rows]) + "\n"
+
+
+def _entry(one: Definition) -> str:
+    said = [one.about]
+    if one.unit:
+        said.append(f"({one.unit}, {one.bounds})")
+    if one.rocketmq:
+        said.append(f"RocketMQ: {one.rocketmq}.")
+    comment = textwrap.fill(" ".join(said), 98, initial_indent="# ", subsequent_indent="# ")
+    return f"{comment}\n{one.example}\n"
+
+
+if __name__ == "__main__":
+    DOCS.write_text(docs(), encoding="utf-8")
+    CONFIG.write_text(config(), encoding="utf-8")
