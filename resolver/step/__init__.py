@@ -3,7 +3,16 @@
 from .decisions import CheckSent, Decisions, Ended
 from .queue import SEGMENT
 from .settings import StepSettings
-from .step import step
+from .step import settle, step
 from .store import Changes
 
-__all__ = ["SEGMENT", "Changes", "CheckSent", "Decisions", "Ended", "StepSettings", "step"]
+__all__ = [
+    "SEGMENT",
+    "Changes",
+    "CheckSent",
+    "Decisions",
+    "Ended",
+    "StepSettings",
+    "settle",
+    "step",
+]

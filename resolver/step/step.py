@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
-from ..protocol import Refused
+from ..protocol import Outcome, Refused
 from .checks import check, overdue_segments
 from .decisions import Decisions
 from .ends import Ends
@@ -18,7 +19,7 @@ from .judge import judge
 from .pending import Pending
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
-from .settled import Settled
+from .settled import CODES, Offsets, Settled
 from .store import Changes, Store
 from .waiting import Waiting
 
@@ -69,6 +70,20 @@ def step(
         pending=sum(entry.halves for entry in head.pending.values()),
         waiting=waiting.count,
     )
+
+
+def settle(
+    state: Mapping[str, bytes], queue: int, offsets: Offsets, outcomes: list[Outcome], now_ms: int
+) -> Changes:
+    """Take transactions as ended, before their halves are read: what a rebuild starts from."""
+    store = Store(state)
+    head = Queue.load(store, queue)
+    head.now = max(head.now, now_ms)
+    settled = Settled(store, head)
+    settled.settle(offsets, np.array([CODES[outcome] for outcome in outcomes], np.uint8))
+    settled.save(head.now)
+    head.save(store)
+    return store.changes
 
 
 def _place(refused: Refused) -> tuple[int, int]:

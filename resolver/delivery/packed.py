@@ -1,0 +1,142 @@
+"""Decisions on their way from Spark's workers to delivery: as records, in a few binaries a queue.
+
+A worker makes the records, so that what delivery has left to do with each is to hand it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgpack
+
+from ..protocol import (
+    DiscardReason,
+    HalfAt,
+    Names,
+    Outcome,
+    Record,
+    Resolution,
+    Source,
+    check_record,
+    commit_record,
+    decode_half,
+    discarded_record,
+)
+from ..protocol.packed import pack_headers, unpack_headers
+from ..step import Decisions, Ended
+
+#: Spark moves rows whole: what one row of decisions may hold.
+_PART_BYTES = 4 * 1024 * 1024
+_PART_DECISIONS = 10_000
+#: What a refused element carries of its op's value: each element of the op may be refused.
+_ELEMENT_BYTES = 16 * 1024
+
+
+class Message(NamedTuple):
+    """A record to be produced, as `produce` takes it."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int
+    timestamp_ms: int
+
+
+class Decision(NamedTuple):
+    """One decision as the records that say it: a message, a resolution, or both.
+
+    `half` holds the half's own headers, packed, where the message is a commit: it may yet prove
+    undeliverable. `resolution` has the fields of `Resolution` but for the batch and the query.
+    """
+
+    message: Message | None
+    resolution: tuple[Any, ...] | None = None
+    half: bytes | None = None
+
+    def undeliverable(self, error: str, names: Names) -> Decision:
+        """Return the decision of a commit that can't be delivered."""
+        message, resolution = self.message, self.resolution
+        if message is None or resolution is None or self.half is None:
+            raise ValueError("only a commit can be undeliverable")
+        said = Resolution._make((*resolution, -1, ""))
+        headers = unpack_headers(self.half)
+        half = decode_half(message.key, message.value, headers, names.prefix)
+        at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
+        given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
+        said = said._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
+        return Decision(_message(given_up), said[:-2])
+
+
+def pack(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[bytes]:
+    """Pack decisions, in their order; `max_bytes` is what a quarantined record may take.
+
+    The same decisions give the same bytes. There is at least one binary.
+    """
+    part: list[Decision] = []
+    size, first = 0, True
+    for decision in _decisions(decisions, names, max_bytes):
+        part.append(decision)
+        size += len(decision.message.value or b"") if decision.message else 0
+        if size >= _PART_BYTES or len(part) >= _PART_DECISIONS:
+            yield msgpack.packb(part)
+            part, size, first = [], 0, False
+    if part or first:
+        yield msgpack.packb(part)
+
+
+def unpack(packed: bytes) -> list[Decision]:
+    """Undo `pack`."""
+    return [
+        Decision(Message(*message) if message else None, resolution, half)
+        for message, resolution, half in msgpack.unpackb(packed, use_list=False)
+    ]
+
+
+def _decisions(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[Decision]:
+    for ended in decisions.ended:
+        yield _ended(ended, names)
+    for check in decisions.checks:
+        yield Decision(_message(check_record(check.at, check.checks, names)))
+    for refused in decisions.refused:
+        limit = max_bytes if refused.element is None else min(max_bytes, _ELEMENT_BYTES)
+        yield Decision(_message(refused.to_record(names, limit)))
+
+
+def _ended(ended: Ended, names: Names) -> Decision:
+    at, half = ended.at, ended.at.half
+    resolution = (
+        half.transaction_id,
+        at.queue,
+        at.offset,
+        ended.outcome.value,
+        ended.source.value,
+        half.group,
+        half.topic,
+        ended.op_offset,
+        ended.checks,
+        ended.answered,
+        half.born_at_ms,
+        at.stored_at_ms,
+        ended.ended_at_ms,
+        ended.decided_at_ms,
+    )
+    if ended.outcome is Outcome.COMMIT:
+        return Decision(_message(commit_record(at)), resolution, pack_headers(at.all_headers))
+    if ended.reason is None:
+        return Decision(None, resolution)
+    return Decision(
+        _message(discarded_record(at, ended.checks, ended.reason, None, names)), resolution
+    )
+
+
+def _message(record: Record) -> Message:
+    return Message(
+        record.topic,
+        record.key,
+        record.value,
+        tuple(record.headers),
+        record.partition,
+        record.timestamp_ms,
+    )

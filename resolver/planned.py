@@ -1,0 +1,54 @@
+"""The settings a batch was planned with: a replay after a crash must decide the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .settings import Settings
+from .step import StepSettings
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class PlannedSettings:
+    """Settings and the time (ms) from which on they hold, in the order of their coming.
+
+    The batch's own clock picks: it comes from Spark's offset log, so a batch that was planned
+    before a restart is replayed with what held then.
+    """
+
+    entries: tuple[tuple[int, StepSettings], ...]
+
+    def at(self, now_ms: int) -> StepSettings:
+        """Return the settings of a batch with this clock; the first where none held yet."""
+        held = [settings for start, settings in self.entries if start <= now_ms]
+        return held[-1] if held else self.entries[0][1]
+
+    def then(self, now_ms: int, settings: StepSettings) -> PlannedSettings:
+        """Let other settings hold from now on."""
+        if self.entries and self.entries[-1][1] == settings:
+            return self
+        return PlannedSettings((*self.entries, (now_ms, settings)))
+
+    @property
+    def topic_prefix(self) -> str:
+        """The prefix, the same for a checkpoint's life."""
+        return self.entries[-1][1].topic_prefix
+
+
+def step_settings(settings: Settings) -> StepSettings:
+    """Return what a queue's step needs; limits on a batch are shared among the queues."""
+    return StepSettings(
+        topic_prefix=settings.topic_prefix,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        transaction_check_interval_ms=settings.transaction_check_interval_ms,
+        transaction_check_max=settings.transaction_check_max,
+        file_reserved_ms=settings.file_reserved_hours * _HOUR_MS,
+        count_unanswered_checks=settings.count_unanswered_checks,
+        check_backoff_max_ms=settings.check_backoff_max_ms,
+        reject_transaction_message=settings.reject_transaction_message,
+        broker_clock_skew_ms=settings.broker_clock_skew_ms,
+        max_waiting_ops=settings.max_waiting_ops,
+        max_checks=max(1, settings.max_checks_per_batch // settings.queues),
+    )

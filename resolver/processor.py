@@ -1,0 +1,191 @@
+"""The stateful processor around the step: a queue is a key, its state one map of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from .delivery.packed import pack
+from .planned import PlannedSettings
+from .protocol import Names, Outcome
+from .step import Changes, Decisions, settle, step
+
+#: What a batch gives to delivery: for each queue with input at least one row, in parts. Times in
+#: ms, -1 for none; part 0 has the queue's standing after the batch, in the others it is 0.
+DECISIONS = (
+    "queue int, part int, decisions binary, wake_at_ms long, watermark_ms long, "
+    "pending long, waiting long, duplicates long"
+)
+#: A quarantined record may take as much as a half may by default, without the marks put on it.
+_QUARANTINE_BYTES = 1_048_576
+
+
+def decide(
+    records: DataFrame,
+    planned: PlannedSettings,
+    slots: list[int],
+    outcomes: DataFrame | None = None,
+) -> DataFrame:
+    """Resolve records of the half and op topics; return `DECISIONS`.
+
+    `records` are as Kafka's source gives them, with headers. `slots` has each queue's grouping key
+    (see `slots`); `outcomes` (queue, offset, outcome) is what a rebuild takes as settled.
+    """
+    initial = None
+    if outcomes is not None:
+        initial = outcomes.select(_slot(slots, "queue"), "offset", "outcome").groupBy("slot")
+    names = Names(planned.topic_prefix)
+    columns = (
+        _slot(slots, "partition"),
+        (F.col("topic") == names.op).alias("op"),
+        "offset",
+        F.unix_millis("timestamp").alias("stored_at"),
+        "key",
+        "value",
+        _packed_headers().alias("headers"),
+    )
+    return (
+        records.select(*columns)
+        .groupBy("slot")
+        .transformWithStateInPandas(
+            QueueProcessor(planned, slots),
+            outputStructType=DECISIONS,
+            outputMode="Append",
+            timeMode="ProcessingTime",
+            initialState=initial,
+        )
+    )
+
+
+def slots(spark: SparkSession, queues: int) -> list[int]:
+    """Return a grouping key for each queue, such that Spark spreads them evenly over its tasks.
+
+    Spark hashes keys: of the queues 0 to 3 themselves it would give three to one of four tasks.
+    """
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or queues)
+    task = F.pmod(F.hash(F.col("id").cast("int")), F.lit(tasks))
+    found = spark.range(100 * (queues + tasks)).select("id", task.alias("task")).orderBy("id")
+    free: dict[int, list[int]] = {}
+    for row in found.collect():
+        free.setdefault(row.task, []).append(row.id)
+    return [free[queue % tasks].pop(0) for queue in range(queues)]
+
+
+class QueueProcessor(StatefulProcessor):
+    """Runs the step of a queue over a batch's records."""
+
+    def __init__(self, planned: PlannedSettings, slots: list[int]) -> None:
+        self._planned = planned
+        self._slots = slots
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the queue's state."""
+        self._state = _State(handle.getMapState("state", "key string", "value binary"))
+
+    def handleInitialState(
+        self,
+        key: Any,
+        initialState: Any,
+        timerValues: Any,
+    ) -> None:
+        """Take outcomes as settled: the first batch of a rebuild."""
+        outcomes = [Outcome(outcome) for outcome in initialState["outcome"]]
+        now = timerValues.getCurrentProcessingTimeInMs()
+        offsets = initialState["offset"].to_numpy()
+        self._state.apply(settle(self._state, self._slots.index(key[0]), offsets, outcomes, now))
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,
+    ) -> Iterator[pd.DataFrame]:
+        """Run the step on all of a queue's records of the batch."""
+        records = pd.concat(list(rows), ignore_index=True)
+        now = timerValues.getCurrentProcessingTimeInMs()
+        settings = self._planned.at(now)
+        queue = self._slots.index(key[0])
+        is_op = records["op"].to_numpy()
+        changes, decisions = step(
+            self._state, queue, records[~is_op], records[is_op], now, settings
+        )
+        self._state.apply(changes)
+        parts = pack(decisions, Names(settings.topic_prefix), _QUARANTINE_BYTES)
+        yield from _rows(queue, decisions, parts)
+
+
+class _State(Mapping[str, bytes]):
+    """A queue's map state, as the step reads it."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def __getitem__(self, key: str) -> bytes:
+        value = self._state.getValue((key,))
+        if value is None:
+            raise KeyError(key)
+        return bytes(value[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._state.keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def apply(self, changes: Changes) -> None:
+        """Write what a step changed."""
+        for key, value in changes.items():
+            if value is None:
+                self._state.removeKey((key,))
+            else:
+                self._state.updateValue((key,), (value,))
+
+
+def _rows(queue: int, decisions: Decisions, parts: Iterator[bytes]) -> Iterator[pd.DataFrame]:
+    """Yield a row for each part: the queue's standing is in the first."""
+    standing = [
+        _or_none(decisions.wake_at_ms),
+        _or_none(decisions.watermark_ms),
+        decisions.pending,
+        decisions.waiting,
+        decisions.duplicates,
+    ]
+    columns = [field.split()[0] for field in DECISIONS.split(", ")]
+    for part, packed in enumerate(parts):
+        yield pd.DataFrame([[queue, part, packed, *standing]], columns=columns)
+        standing = [0] * len(standing)
+
+
+def _or_none(time_ms: int | None) -> int:
+    return -1 if time_ms is None else time_ms
+
+
+def _slot(slots: list[int], queue: str) -> Column:
+    keys = F.array(*(F.lit(slot) for slot in slots))
+    return F.element_at(keys, F.col(queue) + 1).alias("slot")
+
+
+def _packed_headers() -> Column:
+    """Return Kafka's headers packed as `protocol.packed` does it: an array of [name, value].
+
+    By hexadecimal text, as Spark has no built-in that joins an array of binaries.
+    """
+    pairs = F.transform("headers", lambda header: _packed_header(header["key"], header["value"]))
+    joined = F.concat(F.lit("DD"), _size(F.size("headers")), F.array_join(pairs, ""))
+    return F.unhex(joined)
+
+
+def _packed_header(name: Column, value: Column) -> Column:
+    utf8 = F.encode(name, "utf-8")
+    filled = F.concat(F.lit("C6"), _size(F.octet_length(value)), F.hex(value))
+    packed_value = F.when(value.isNull(), F.lit("C0")).otherwise(filled)
+    return F.concat(F.lit("92DB"), _size(F.octet_length(utf8)), F.hex(utf8), packed_value)
+
+
+def _size(column: Column) -> Column:
+    return F.lpad(F.hex(column), 8, "0")
