@@ -1,0 +1,1 @@
+"""The step against a reference model: model.py is the specification, histories.py the input."""

@@ -1,0 +1,89 @@
+"""Runs the step and the model over the same batches and compares all that they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from resolver.step import Decisions, StepSettings, step
+
+from .model import RANGE, Model, Rules, Verdict
+from .records import Batch, History, Sent, frame
+
+QUEUE = 3
+
+Step = Callable[..., tuple[dict[str, bytes | None], Decisions]]
+
+
+class Driver:
+    """One queue: the step with a state that is saved and restored after each batch, or the model."""
+
+    def __init__(
+        self, rules: Rules | None = None, run: Step = step, range_size: int = RANGE
+    ) -> None:
+        self.rules = rules or Rules()
+        self.state: dict[str, bytes] = {}
+        self.model = Model(QUEUE, range_size)
+        self.run = run
+
+    def read(self, batch: Batch, rules: Rules | None = None) -> Decisions:
+        """Read a batch by the step alone."""
+        settings = StepSettings(**vars(rules or self.rules))
+        state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
+        changes, decisions = self.run(
+            state, QUEUE, frame(batch.halves), frame(batch.ops), batch.now_ms, settings
+        )
+        for key, value in changes.items():
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                assert type(value) is bytes, f"state {key} is a {type(value).__name__}"
+                self.state[key] = value
+        return decisions
+
+    def check(self, batch: Batch, rules: Rules | None = None) -> Decisions:
+        """Read a batch by the step and by the model; they must decide the same."""
+        decisions = self.read(batch, rules)
+        expected = told(self.model, batch, rules or self.rules)
+        compare(decisions, expected)
+        return decisions
+
+    def at(self, now_ms: int, *sent: Sent) -> Decisions:
+        """Read these records at `now_ms`, by the step and by the model."""
+        halves = [one for one in sent if hasattr(one.means, "half")]
+        ops = [one for one in sent if not hasattr(one.means, "half")]
+        return self.check(Batch(now_ms, halves, ops))
+
+
+def told(model: Model, batch: Batch, rules: Rules) -> Verdict:
+    """Return what the model says of a batch."""
+    halves: Any = [sent.means for sent in batch.halves]
+    ops: Any = [sent.means for sent in batch.ops]
+    return model.batch(halves, ops, batch.now_ms, rules)
+
+
+def check_history(history: History, run: Step = step, range_size: int = RANGE) -> None:
+    """Compare the step with the model after each batch of a history."""
+    driver = Driver(run=run, range_size=range_size)
+    for batch, rules in history.batches:
+        driver.check(batch, rules)
+
+
+def compare(decisions: Decisions, expected: Verdict) -> None:
+    actual_ended = [(plain(end.at), *end[1:]) for end in decisions.ended]
+    assert actual_ended == [(plain(end.at), *end[1:]) for end in expected.ended]
+    actual_checks = [(plain(check.at), check.checks) for check in decisions.checks]
+    assert actual_checks == [(plain(asked.at), asked.checks) for asked in expected.checks]
+    refused = [(r.source, r.element, r.reason) for r in decisions.refused]
+    assert sorted(refused, key=repr) == sorted(expected.refused, key=repr)
+    assert decisions.duplicates == expected.duplicates
+    assert decisions.watermark_ms == expected.watermark_ms
+    assert decisions.pending == expected.pending
+    assert decisions.waiting == expected.waiting
+    assert decisions.wake_at_ms == expected.wake_at_ms
+
+
+def plain(at: Any) -> tuple[Any, ...]:
+    """Return a half as nested tuples: how headers are held (lists, tuples) makes no difference."""
+    half = at.half._replace(headers=[tuple(header) for header in at.half.headers])
+    return (*at[:3], tuple(half), [tuple(header) for header in at.all_headers])

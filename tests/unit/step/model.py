@@ -1,0 +1,403 @@
+"""The resolver's step as plainly as it can be said: one half, one element, one due row at a time.
+
+This is the specification of `resolver.step` that can be run. It keeps everything in ordinary
+objects, decodes nothing (a history says what each record means) and shares no code with the step
+beyond the record types of `resolver.protocol`. Where the two differ, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from resolver.protocol import (
+    DiscardReason,
+    Half,
+    HalfAt,
+    Headers,
+    Outcome,
+    QuarantineReason,
+    Source,
+    TransactionStatus,
+)
+
+#: Outcomes are forgotten by ranges of so many half offsets.
+RANGE = 4096
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings that the rules depend on, under the names that the step gives them."""
+
+    topic_prefix: str = "tx."
+    transaction_timeout_ms: int = 6000
+    transaction_check_interval_ms: int = 30_000
+    transaction_check_max: int = 15
+    file_reserved_ms: int = 72 * 3_600_000
+    count_unanswered_checks: bool = False
+    check_backoff_max_ms: int = 600_000
+    reject_transaction_message: bool = False
+    broker_clock_skew_ms: int = 600_000
+    max_waiting_ops: int = 100_000
+    max_checks: int = 1250
+
+
+class HalfRead(NamedTuple):
+    """A record of the half topic and what it means: `half` is None if it is malformed."""
+
+    offset: int
+    stored_at_ms: int
+    half: Half | None
+    headers: Headers
+
+
+class Ends(NamedTuple):
+    """What a well-formed op says. An element is (half offset, transaction id), malformed: None."""
+
+    state: TransactionStatus
+    group: str
+    elements: tuple[tuple[int, str] | None, ...]
+    from_check: bool = False
+    actor: str | None = None
+
+
+class OpRead(NamedTuple):
+    """A record of the op topic and what it means: an op, a fence, or (None) nothing legal."""
+
+    offset: int
+    stored_at_ms: int
+    says: Ends | str | None
+
+
+FENCE = "fence"
+
+
+class Element(NamedTuple):
+    """One element of an op, with all that it needs to be judged alone."""
+
+    op_offset: int
+    position: int
+    stored_at_ms: int
+    half_offset: int
+    transaction_id: str
+    says: Ends
+
+
+class End(NamedTuple):
+    """A transaction ended; the fields of the step's `Ended`, in their order."""
+
+    at: HalfAt
+    outcome: Outcome
+    source: Source
+    op_offset: int | None
+    ended_at_ms: int | None
+    checks: int
+    answered: int
+    decided_at_ms: int
+    reason: DiscardReason | None
+
+
+class Asked(NamedTuple):
+    """A check was sent; the fields of the step's `CheckSent`."""
+
+    at: HalfAt
+    checks: int
+
+
+@dataclass
+class Verdict:
+    """What one batch decided."""
+
+    ended: list[End] = field(default_factory=list)
+    checks: list[Asked] = field(default_factory=list)
+    refused: list[tuple[str, int | None, QuarantineReason]] = field(default_factory=list)
+    duplicates: int = 0
+    wake_at_ms: int | None = None
+    watermark_ms: int | None = None
+    pending: int = 0
+    waiting: int = 0
+
+
+@dataclass
+class Pending:
+    """A half that has not ended."""
+
+    at: HalfAt
+    own_immunity: bool
+    immunity_ms: int
+    deadline_ms: int
+    checks: int = 0
+    answered: int = 0
+    outstanding: bool = False  # a check was sent and not answered yet
+    streak: int = 0  # checks in a row before the last one that stayed unanswered
+
+
+class Settled(NamedTuple):
+    outcome: Outcome
+    settled_at_ms: int
+
+
+class Model:
+    """One queue."""
+
+    def __init__(self, queue: int, range_size: int = RANGE) -> None:
+        self.queue = queue
+        self.range_size = range_size
+        self.now_ms = 0
+        self.next_half = 0
+        self.latest_half_stored_at_ms: int | None = None
+        self.watermark_ms: int | None = None
+        self.pending: dict[int, Pending] = {}
+        self.settled: dict[int, Settled] = {}
+        self.waiting: list[Element] = []
+
+    def batch(
+        self, halves: list[HalfRead], ops: list[OpRead], now_ms: int, rules: Rules
+    ) -> Verdict:
+        """Read a batch. The order of the rows that it is given does not matter."""
+        self.rules = rules
+        self.verdict = Verdict()
+        self.now_ms = max(self.now_ms, now_ms)
+        for half in sorted(halves, key=lambda half: half.offset):
+            self._half(half)
+        arrived_before = list(self.waiting)
+        self.waiting = []
+        for element in arrived_before:
+            self._element(element)
+        for op in sorted(ops, key=lambda op: op.offset):
+            self._op(op)
+        self._give_up_the_overdue()
+        self._keep_to_the_cap(arrived_before)
+        more_is_due = self._due_rows()
+        self._forget()
+        self.verdict.wake_at_ms = self._wake_at(more_is_due)
+        self.verdict.watermark_ms = self.watermark_ms
+        self.verdict.pending = len(self.pending)
+        self.verdict.waiting = len(self.waiting)
+        return self.verdict
+
+    # Halves
+
+    def _half(self, read: HalfRead) -> None:
+        rules = self.rules
+        self.next_half = read.offset + 1
+        self.latest_half_stored_at_ms = max(self.latest_half_stored_at_ms or 0, read.stored_at_ms)
+        source = f"{rules.topic_prefix}half:{self.queue}:{read.offset}"
+        if read.half is None:
+            self.verdict.refused.append((source, None, QuarantineReason.MALFORMED_HALF))
+            return
+        if rules.reject_transaction_message:
+            self.verdict.refused.append((source, None, QuarantineReason.NO_PERMISSION))
+            return
+        immunity_ms = immunity_of(read.half, rules)
+        self.pending[read.offset] = Pending(
+            at=HalfAt(self.queue, read.offset, read.stored_at_ms, read.half, read.headers),
+            own_immunity=read.half.immunity_seconds is not None,
+            immunity_ms=immunity_ms,
+            deadline_ms=read.stored_at_ms + immunity_ms,
+        )
+
+    # Ops
+
+    def _op(self, op: OpRead) -> None:
+        self.watermark_ms = max(self.watermark_ms or 0, op.stored_at_ms)
+        if op.says == FENCE:
+            return
+        if not isinstance(op.says, Ends):
+            source = f"{self.rules.topic_prefix}op:{self.queue}:{op.offset}"
+            self.verdict.refused.append((source, None, QuarantineReason.MALFORMED_OP))
+            return
+        for position, element in enumerate(op.says.elements):
+            if element is None:
+                self._refuse(op.offset, position, QuarantineReason.MALFORMED_OP)
+            else:
+                self._element(Element(op.offset, position, op.stored_at_ms, *element, op.says))
+
+    def _element(self, element: Element) -> None:
+        offset, state = element.half_offset, element.says.state
+        if offset >= self.next_half:
+            self.waiting.append(element)
+        elif offset in self.pending:
+            self._element_of_pending(element, self.pending[offset])
+        elif offset in self.settled:
+            if state is TransactionStatus.UNKNOWN:
+                return
+            if _outcome(state) is self.settled[offset].outcome:
+                self.verdict.duplicates += 1
+            else:
+                self._refuse_element(element, QuarantineReason.CONFLICTING_END)
+        else:
+            self._refuse_element(element, QuarantineReason.UNKNOWN_HALF)
+
+    def _element_of_pending(self, element: Element, row: Pending) -> None:
+        says = element.says
+        if says.group != row.at.half.group:
+            self._refuse_element(element, QuarantineReason.GROUP_MISMATCH)
+            return
+        if element.transaction_id != row.at.half.transaction_id:
+            self._refuse_element(element, QuarantineReason.TRANSACTION_MISMATCH)
+            return
+        if says.from_check and row.outstanding:
+            row.answered += 1
+            row.outstanding = False
+            row.streak = 0
+        if says.state is TransactionStatus.UNKNOWN:
+            return
+        late_after_ms = max(row.immunity_ms, self.rules.transaction_timeout_ms)
+        if (
+            row.own_immunity
+            and not says.from_check
+            and says.actor is None
+            and element.stored_at_ms - row.at.stored_at_ms > late_after_ms
+        ):
+            self._refuse_element(element, QuarantineReason.LATE_END)
+            return
+        if says.actor is not None:
+            source = Source.OPERATOR
+        elif says.from_check:
+            source = Source.CHECK
+        else:
+            source = Source.END
+        self._settle(row, _outcome(says.state), source, element)
+
+    def _settle(
+        self,
+        row: Pending,
+        outcome: Outcome,
+        source: Source,
+        element: Element | None,
+        reason: DiscardReason | None = None,
+    ) -> None:
+        del self.pending[row.at.offset]
+        self.settled[row.at.offset] = Settled(outcome, self.now_ms)
+        self.verdict.ended.append(
+            End(
+                at=row.at,
+                outcome=outcome,
+                source=source,
+                op_offset=element.op_offset if element else None,
+                ended_at_ms=element.stored_at_ms if element else None,
+                checks=row.checks,
+                answered=row.answered,
+                decided_at_ms=self.now_ms,
+                reason=reason,
+            )
+        )
+
+    # Early ops
+
+    def _give_up_the_overdue(self) -> None:
+        for element in list(self.waiting):
+            half_is_overdue = (
+                self.latest_half_stored_at_ms is not None
+                and self.latest_half_stored_at_ms - element.stored_at_ms
+                > self.rules.broker_clock_skew_ms
+            )
+            too_old = self.now_ms - element.stored_at_ms > self.rules.file_reserved_ms
+            if half_is_overdue or too_old:
+                self.waiting.remove(element)
+                self._refuse_element(element, QuarantineReason.UNKNOWN_HALF)
+
+    def _keep_to_the_cap(self, arrived_before: list[Element]) -> None:
+        """Of this batch's arrivals those furthest ahead go; who waited before stays."""
+        arrivals = [element for element in self.waiting if element not in arrived_before]
+        while len(self.waiting) > self.rules.max_waiting_ops and arrivals:
+            furthest = max(arrivals, key=lambda e: (e.half_offset, e.op_offset, e.position))
+            arrivals.remove(furthest)
+            self.waiting.remove(furthest)
+            self._refuse_element(furthest, QuarantineReason.UNKNOWN_HALF)
+
+    # Checks and discards
+
+    def _due_rows(self) -> bool:
+        """Check or discard what is due; True if the limit left some of it for the next batch."""
+        if self.watermark_ms is None:
+            return False
+        due = [row for row in self.pending.values() if row.deadline_ms < self.watermark_ms]
+        due.sort(key=_age)
+        taken: dict[str, int] = {}  # rows seen of each group, oldest first
+        ranked = []
+        for row in due:
+            group = row.at.half.group
+            ranked.append((taken.get(group, 0), row))
+            taken[group] = taken.get(group, 0) + 1
+        ranked.sort(key=lambda pair: (pair[0], *_age(pair[1])))
+        chosen = [row for _, row in ranked[: self.rules.max_checks]]
+        for row in sorted(chosen, key=_age):
+            self._due_row(row, self.watermark_ms)
+        return len(due) > len(chosen)
+
+    def _due_row(self, row: Pending, watermark_ms: int) -> None:
+        rules = self.rules
+        counted = row.checks if rules.count_unanswered_checks else row.answered
+        if row.checks == 0:
+            self._check(row, watermark_ms)
+        elif counted >= rules.transaction_check_max:
+            self._settle(row, Outcome.DISCARD, Source.LIMIT, None, DiscardReason.CHECK_MAX)
+        elif self.now_ms - row.at.stored_at_ms > rules.file_reserved_ms:
+            self._settle(row, Outcome.DISCARD, Source.LIMIT, None, DiscardReason.EXPIRED)
+        else:
+            self._check(row, watermark_ms)
+
+    def _check(self, row: Pending, watermark_ms: int) -> None:
+        rules = self.rules
+        if row.outstanding:
+            row.streak += 1
+        row.checks += 1
+        row.outstanding = True
+        wait_ms = rules.transaction_check_interval_ms
+        if not rules.count_unanswered_checks:
+            longest_ms = max(wait_ms, rules.check_backoff_max_ms)
+            for _ in range(row.streak):
+                wait_ms = min(wait_ms * 2, longest_ms)
+        row.deadline_ms = max(watermark_ms, self.now_ms) + wait_ms
+        self.verdict.checks.append(Asked(row.at, row.checks))
+
+    # Memory and time
+
+    def _forget(self) -> None:
+        """From the oldest range on, up to the first that is still needed or being filled."""
+        size, filling = self.range_size, self.next_half // self.range_size
+        for number in sorted({offset // size for offset in (*self.pending, *self.settled)}):
+            ends = {o: end for o, end in self.settled.items() if o // size == number}
+            newest_ms = max((end.settled_at_ms for end in ends.values()), default=0)
+            recent = self.now_ms - newest_ms <= self.rules.file_reserved_ms
+            if number == filling or recent or any(o // size == number for o in self.pending):
+                return
+            for offset in ends:
+                del self.settled[offset]
+
+    def _wake_at(self, more_is_due: bool) -> int | None:
+        """When the queue must be looked at again though nothing arrives."""
+        if more_is_due:
+            return self.now_ms
+        moments = [row.deadline_ms for row in self.pending.values()]
+        moments += [e.stored_at_ms + self.rules.file_reserved_ms + 1 for e in self.waiting]
+        return min(moments, default=None)
+
+    # Refusals
+
+    def _refuse_element(self, element: Element, reason: QuarantineReason) -> None:
+        self._refuse(element.op_offset, element.position, reason)
+
+    def _refuse(self, op_offset: int, position: int, reason: QuarantineReason) -> None:
+        source = f"{self.rules.topic_prefix}op:{self.queue}:{op_offset}"
+        self.verdict.refused.append((source, position, reason))
+
+
+def immunity_of(half: Half, rules: Rules) -> int:
+    """Return how long after it was stored a half is checked first."""
+    if half.immunity_seconds is None:
+        return rules.transaction_timeout_ms
+    return min(half.immunity_seconds * 1000, rules.file_reserved_ms)
+
+
+def _age(row: Pending) -> tuple[int, int]:
+    return row.deadline_ms, row.at.offset
+
+
+def _outcome(state: TransactionStatus) -> Outcome:
+    return {
+        TransactionStatus.COMMIT_MESSAGE: Outcome.COMMIT,
+        TransactionStatus.ROLLBACK_MESSAGE: Outcome.ROLLBACK,
+    }[state]

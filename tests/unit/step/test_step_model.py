@@ -1,0 +1,151 @@
+"""The step decides what the model decides, on histories of every kind.
+
+`TXRESOLVER_HISTORIES` says how many (5000); a quick run takes a tenth.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .altered import Change, altered_step
+from .cuts import calm, recut, stretches
+from .driver import QUEUE, Driver, check_history, told
+from .histories import histories, numbered
+from .model import Model
+from .records import History
+
+HISTORIES = int(os.environ.get("TXRESOLVER_HISTORIES", "5000"))
+MANY = settings(
+    max_examples=HISTORIES,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+FEWER = settings(MANY, max_examples=max(50, HISTORIES // 10))
+
+
+@MANY
+@given(histories())
+def test_the_step_equals_the_model_on_every_history(history: History) -> None:
+    check_history(history)
+
+
+@FEWER
+@given(histories(), st.integers(0, 2**32), st.sampled_from([None, 20_000, 10**6]))
+def test_a_history_cut_differently_ends_the_same_where_no_deadline_falls_between(
+    history: History, seed: int, timeout_ms: int | None
+) -> None:
+    history = calm(history, timeout_ms)
+    assert _told(recut(history, Random(seed))) == _told(history)
+
+
+def _told(history: History) -> dict[str, Any]:
+    """What a history comes to, by the step; when it was decided aside."""
+    driver, ended, refused = Driver(), {}, []
+    checks: list[tuple[int, int]] = []
+    duplicates = 0
+    for batch, rules in history.batches:
+        decisions = driver.read(batch, rules)
+        for end in decisions.ended:
+            assert end.at.offset not in ended
+            ended[end.at.offset] = end._replace(decided_at_ms=0)[1:]
+        checks += [(check.at.offset, check.checks) for check in decisions.checks]
+        refused += [(r.source, r.element, r.reason) for r in decisions.refused]
+        duplicates += decisions.duplicates
+    left = decisions[4:]  # when to wake, watermark, pending, waiting
+    return {
+        "ended": ended,
+        "checks": checks,
+        "refused": Counter(refused),
+        "duplicates": duplicates,
+        "left": left,
+    }
+
+
+def test_many_histories_can_be_cut_differently() -> None:
+    cuttable = [
+        any(len(s.batches) > 1 and not s.whole for s in stretches(calm(numbered(n), 20_000)))
+        for n in range(100)
+    ]
+    assert sum(cuttable) > 50
+
+
+def test_two_queues_side_by_side_know_nothing_of_each_other() -> None:
+    for number in range(20):
+        one, other = Driver(), Driver()
+        pairs = zip(numbered(number).batches, numbered(number + 1).batches, strict=False)
+        for (batch, rules), (other_batch, other_rules) in pairs:
+            one.check(batch, rules)
+            other.check(other_batch, other_rules)
+
+
+SMALL = [
+    Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "ranges of 4 offsets"),
+    Change("waiting.py", "_CHUNK_ELEMENTS = 4_096", "_CHUNK_ELEMENTS = 2", "chunks of 2 ends"),
+    Change("bodies.py", "CHUNK_BYTES = 512 * 1024", "CHUNK_BYTES = 900", "chunks of a few bodies"),
+    Change("settled.py", "AT_ONCE = 1_000", "AT_ONCE = 10_000_000", "wide gaps at once"),
+]
+
+
+def test_how_state_is_cut_makes_no_difference(tmp_path: Path) -> None:
+    """With tiny ranges and chunks, small histories cross them as large ones do."""
+    with altered_step(SMALL, tmp_path) as small_step:
+        for number in range(max(100, HISTORIES // 10)):
+            check_history(numbered(number), small_step, range_size=4)
+
+
+def test_state_shrinks_to_a_head_and_outcomes_when_nothing_is_pending() -> None:
+    driver = Driver()
+    for number in range(200):
+        driver = Driver()
+        for batch, rules in numbered(number).batches:
+            decisions = driver.read(batch, rules)
+        kinds = {key.split("/")[0] for key in driver.state}
+        assert ("pending" in kinds) == ("body" in kinds) == (decisions.pending > 0)
+        assert ("waiting" in kinds) == (decisions.waiting > 0)
+
+
+@pytest.fixture(scope="module")
+def seen() -> Counter[Any]:
+    """Count what 300 histories lead to, by the model."""
+    counted: Counter[Any] = Counter()
+    for number in range(300):
+        model = Model(QUEUE)
+        for batch, rules in numbered(number).batches:
+            waited = {(e.op_offset, e.position) for e in model.waiting}
+            verdict = told(model, batch, rules)
+            counted.update((end.outcome, end.source, end.reason) for end in verdict.ended)
+            counted.update(reason for _, _, reason in verdict.refused)
+            counted.update(f"check {asked.checks}" for asked in verdict.checks)
+            counted["duplicate"] += verdict.duplicates
+            waited_ops = {op_offset for op_offset, _ in waited}
+            counted["waited, then ended"] += sum(e.op_offset in waited_ops for e in verdict.ended)
+            counted["backing off"] += any(row.streak > 1 for row in model.pending.values())
+            counted["limited"] += verdict.wake_at_ms == model.now_ms
+    return counted
+
+
+def test_histories_reach_every_reason_outcome_and_rule(seen: Counter[Any]) -> None:
+    """Else the comparison above would compare little."""
+    from resolver.protocol import DiscardReason, Outcome, QuarantineReason, Source
+
+    ends = [
+        (outcome, source, None)
+        for outcome in (Outcome.COMMIT, Outcome.ROLLBACK)
+        for source in (Source.END, Source.CHECK, Source.OPERATOR)
+    ]
+    discards = [
+        (Outcome.DISCARD, Source.LIMIT, reason)
+        for reason in (DiscardReason.CHECK_MAX, DiscardReason.EXPIRED)
+    ]
+    more = ["duplicate", "check 1", "check 3", "waited, then ended", "backing off", "limited"]
+    rare = [what for what in (*ends, *discards, *QuarantineReason, *more) if seen[what] < 10]
+    assert rare == []
