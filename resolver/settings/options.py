@@ -44,9 +44,14 @@ _OURS_SPARK = _OURS_JAVA | {
     "spark.sql.session.timeZone": "all times are UTC",
     "spark.sql.shuffle.partitions": _STATE,
     "spark.sql.streaming.stateStore.providerClass": _STATE,
-    "spark.sql.adaptive.enabled": "the queries need it off",
-    "spark.speculation": "the queries need it off",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "idle queues are checked by empty batches",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": _STATE,
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "counting makes puts slow",
+    "spark.sql.adaptive.enabled": "it changes how a replayed batch is cut",
+    "spark.speculation": "it changes how a replayed batch is cut",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "a fence wakes an idle query",
+    "spark.scheduler.mode": "resolve and land share the executors fairly",
+    "spark.sql.extensions": "Delta's tables need their own",
+    "spark.sql.catalog.spark_catalog": "Delta's tables need their own",
     "spark.sql.streaming.checkpointLocation": "checkpoints live under --home",
 }
 

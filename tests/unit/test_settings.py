@@ -8,10 +8,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from pipelines.session import REQUIRED
 from resolver.cli.config import config as config_command
 from resolver.errors import SettingsError
 from resolver.settings import MASK, Settings, definitions, is_secret, load_for_command
 from resolver.settings.command import parse_assignments
+from resolver.settings.options import spark_refused
 
 
 def refusal(
@@ -234,6 +236,10 @@ def test_kafka_options_that_are_ours_are_refused_with_the_reason(option: str, re
 )
 def test_spark_options_that_are_ours_are_refused(option: str) -> None:
     assert f"{option!r} can't be set in [spark]" in refusal({f"spark.{option}": "1"})
+
+
+def test_all_that_the_session_fixes_is_refused_in_spark() -> None:
+    assert set(REQUIRED) <= set(spark_refused())
 
 
 def test_options_that_librdkafka_does_not_know_are_refused() -> None:
