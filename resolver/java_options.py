@@ -19,7 +19,7 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 _SAME = ("client.dns.lookup", "client.rack", "client.id")
-_PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
+_PLAIN_KEY = "-----BEGIN PRIVATE KEY-----"
 
 
 def java_options(kafka: Options, given: Options) -> dict[str, str]:
@@ -104,15 +104,16 @@ def _key_location(path: str, kafka: Options) -> dict[str, str]:
     return _key_pem(_contents("ssl.key.location", path), kafka)
 
 
-def _key_pem(pem: str, kafka: Options) -> dict[str, str]:
-    if not any(head in pem for head in _PKCS8):
+def _key_pem(pem: str, _: Options) -> dict[str, str]:
+    # Java before 19 can't decrypt what openssl encrypts (PBES2), so such a key is refused too.
+    if _PLAIN_KEY not in pem:
         raise SettingsError(
-            "the private key in [kafka] is not PKCS#8, the only form that Spark's Kafka client "
-            "reads; convert it: openssl pkcs8 -topk8 -in KEY -out KEY8 (-nocrypt if it has no "
-            "password)"
+            "the private key in [kafka] is not an unencrypted PKCS#8 one (BEGIN PRIVATE KEY), the "
+            "only PEM that Spark's Kafka client reads for sure; give a PKCS#12 file as "
+            "ssl.keystore.location instead (openssl pkcs12 -export -inkey KEY -in CERTIFICATE "
+            "-out FILE), or convert the key (openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY8)"
         )
-    password = kafka.get("ssl.key.password")
-    return {"ssl.keystore.key": pem} | ({"ssl.key.password": password} if password else {})
+    return {"ssl.keystore.key": pem}
 
 
 def _keystore(path: str, kafka: Options) -> dict[str, str]:

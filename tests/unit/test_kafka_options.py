@@ -120,7 +120,6 @@ def test_pem_files_travel_as_contents(tmp_path: Path) -> None:
             "ssl.ca.location": str(tmp_path / "ca"),
             "ssl.certificate.location": str(tmp_path / "cert"),
             "ssl.key.location": str(tmp_path / "key"),
-            "ssl.key.password": "kp",
         }
     ) == {
         "kafka.security.protocol": "SSL",
@@ -129,7 +128,6 @@ def test_pem_files_travel_as_contents(tmp_path: Path) -> None:
         "kafka.ssl.keystore.type": "PEM",
         "kafka.ssl.keystore.certificate.chain": CERTIFICATE,
         "kafka.ssl.keystore.key": KEY,
-        "kafka.ssl.key.password": "kp",
     }
 
 
@@ -140,12 +138,23 @@ def test_unreadable_and_unusable_pem_is_refused_without_quoting_a_key(tmp_path: 
         {**ssl, "ssl.ca.location": missing}
     )
     assert "is a directory" in refusal({**ssl, "ssl.ca.location": str(tmp_path)}).lower()
-    old_key = KEY.replace("PRIVATE", "RSA PRIVATE")
-    message = refusal({**ssl, "ssl.key.pem": old_key})
-    assert "openssl pkcs8 -topk8" in message
-    assert "MII" not in message
+    for kind in ("RSA PRIVATE", "ENCRYPTED PRIVATE"):
+        message = refusal({**ssl, "ssl.key.pem": KEY.replace("PRIVATE", kind)})
+        assert "openssl pkcs12 -export" in message
+        assert "MII" not in message
 
 
 def test_the_systems_own_certificates_are_javas_own() -> None:
     options = java({"security.protocol": "ssl", "ssl.ca.location": "probe"})
     assert options == {"kafka.security.protocol": "SSL"}
+
+
+def test_a_pkcs12_file_is_javas_keystore() -> None:
+    kafka = {"ssl.keystore.location": "/client.p12", "ssl.keystore.password": "pw"}
+    assert java({"security.protocol": "ssl", **kafka}) == {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.type": "PKCS12",
+        "kafka.ssl.keystore.location": "/client.p12",
+        "kafka.ssl.keystore.password": "pw",
+        "kafka.ssl.key.password": "pw",
+    }
