@@ -104,8 +104,9 @@ def _advance(queue: Queue, halves: pd.DataFrame) -> None:
     if not len(halves):
         return
     offsets = halves["offset"]
-    if queue.settled_from is None:
-        queue.settled_from = int(offsets.min()) // SEGMENT
+    # After a rebuild the first half that pends may be below the first that had ended.
+    first = int(offsets.min()) // SEGMENT
+    queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)
     queue.next_half = max(queue.next_half, int(offsets.max()) + 1)
     latest = int(halves["stored_at"].max())
     queue.latest_half_stored_at = max(queue.latest_half_stored_at, latest)
