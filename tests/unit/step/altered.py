@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import resolver.step
-
-from .driver import Step
 
 _numbers = count()
 
@@ -28,7 +27,7 @@ class Change(NamedTuple):
 
 
 @contextmanager
-def altered_step(changes: Sequence[Change], folder: Path) -> Iterator[Step]:
+def altered_step(changes: Sequence[Change], folder: Path) -> Iterator[ModuleType]:
     """Load a copy of `resolver.step` with changes, beside the real one and over its records."""
     assert resolver.step.__file__ is not None
     copy = folder / f"step_{next(_numbers)}"
@@ -47,7 +46,7 @@ def altered_step(changes: Sequence[Change], folder: Path) -> Iterator[Step]:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-        yield module.step
+        yield module
     finally:
         for loaded in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
             del sys.modules[loaded]

@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from resolver.step import Decisions, StepSettings, step
+import numpy as np
+
+import resolver.step
+from resolver.protocol import Outcome
+from resolver.step import Changes, Decisions, StepSettings
 
 from .model import RANGE, Model, Rules, Verdict
 from .records import Batch, History, Sent, frame
 
 QUEUE = 3
 
-Step = Callable[..., tuple[dict[str, bytes | None], Decisions]]
-
 
 class Driver:
-    """One queue: the step with a state that is saved and restored after each batch, or the model."""
+    """One queue, read by the step, its state saved and restored after each batch, and the model.
+
+    `code` is `resolver.step`, or an altered copy of it.
+    """
 
     def __init__(
-        self, rules: Rules | None = None, run: Step = step, range_size: int = RANGE
+        self, rules: Rules | None = None, code: ModuleType = resolver.step, range_size: int = RANGE
     ) -> None:
         self.rules = rules or Rules()
         self.state: dict[str, bytes] = {}
         self.model = Model(QUEUE, range_size)
-        self.run = run
+        self.code = code
 
     def read(self, batch: Batch, rules: Rules | None = None) -> Decisions:
         """Read a batch by the step alone."""
         settings = StepSettings(**vars(rules or self.rules))
         state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
-        changes, decisions = self.run(
+        changes, decisions = self.code.step(
             state, QUEUE, frame(batch.halves), frame(batch.ops), batch.now_ms, settings
         )
+        self._apply(changes)
+        return decisions
+
+    def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
+        """Start a rebuild: these transactions have ended before."""
+        offsets = np.array(list(outcomes), np.int64)
+        self._apply(self.code.settle(self.state, QUEUE, offsets, list(outcomes.values()), now_ms))
+        self.model.settle(outcomes, now_ms)
+
+    def _apply(self, changes: Changes) -> None:
         for key, value in changes.items():
             if value is None:
                 self.state.pop(key, None)
             else:
                 assert type(value) is bytes, f"state {key} is a {type(value).__name__}"
                 self.state[key] = value
-        return decisions
 
     def check(self, batch: Batch, rules: Rules | None = None) -> Decisions:
         """Read a batch by the step and by the model; they must decide the same."""
@@ -62,9 +76,21 @@ def told(model: Model, batch: Batch, rules: Rules) -> Verdict:
     return model.batch(halves, ops, batch.now_ms, rules)
 
 
-def check_history(history: History, run: Step = step, range_size: int = RANGE) -> None:
-    """Compare the step with the model after each batch of a history."""
-    driver = Driver(run=run, range_size=range_size)
+def check_history(
+    history: History,
+    code: ModuleType = resolver.step,
+    range_size: int = RANGE,
+    rebuilt: bool = False,
+) -> None:
+    """Compare the step with the model after each batch of a history.
+
+    With `rebuilt`, a part of the history's halves have ended before it begins.
+    """
+    driver = Driver(code=code, range_size=range_size)
+    if rebuilt:
+        halves = [half.offset for batch, _ in history.batches for half in batch.halves]
+        outcomes = {offset: list(Outcome)[offset // 5 % 4] for offset in halves if offset % 5 < 3}
+        driver.settle(outcomes, history.batches[0][0].now_ms)
     for batch, rules in history.batches:
         driver.check(batch, rules)
 

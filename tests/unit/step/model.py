@@ -151,6 +151,16 @@ class Model:
         self.settled: dict[int, Settled] = {}
         self.waiting: list[Element] = []
 
+    def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
+        """Take transactions as ended before their halves are read: the start of a rebuild.
+
+        What could not be delivered had been committed.
+        """
+        self.now_ms = max(self.now_ms, now_ms)
+        for offset, outcome in outcomes.items():
+            committed = outcome is Outcome.UNDELIVERABLE
+            self.settled[offset] = Settled(Outcome.COMMIT if committed else outcome, self.now_ms)
+
     def batch(
         self, halves: list[HalfRead], ops: list[OpRead], now_ms: int, rules: Rules
     ) -> Verdict:
@@ -188,6 +198,8 @@ class Model:
             return
         if rules.reject_transaction_message:
             self.verdict.refused.append((source, None, QuarantineReason.NO_PERMISSION))
+            return
+        if read.offset in self.settled:  # before a rebuild
             return
         immunity_ms = immunity_of(read.half, rules)
         self.pending[read.offset] = Pending(
@@ -362,7 +374,7 @@ class Model:
             ends = {o: end for o, end in self.settled.items() if o // size == number}
             newest_ms = max((end.settled_at_ms for end in ends.values()), default=0)
             recent = self.now_ms - newest_ms <= self.rules.file_reserved_ms
-            if number == filling or recent or any(o // size == number for o in self.pending):
+            if number >= filling or recent or any(o // size == number for o in self.pending):
                 return
             for offset in ends:
                 del self.settled[offset]

@@ -1,0 +1,159 @@
+"""Each of these mistakes in the step is noticed by the comparison with the model.
+
+The list is kept here: a substitution whose old text is gone fails, and has to be adapted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .altered import Change, altered_step
+from .driver import check_history
+from .histories import numbered
+
+#: Histories that a mutation may survive at most; the same ones each time.
+BOUND = 300
+
+MUTATIONS = [
+    Change(
+        "judge.py",
+        "winners = np.sort(candidates[first])",
+        "winners = np.sort(len(row) - 1 - np.unique(row[valid][::-1], return_index=True)[1])"
+        " if valid.all() else np.sort(candidates[first])",
+        "the last end of a batch wins, not the first",
+    ),
+    Change(
+        "ends.py",
+        "np.lexsort((position, offsets))",
+        "np.lexsort((position, -offsets))",
+        "ops apply in another order than the op topic's",
+    ),
+    Change(
+        "step.py",
+        "early = ends.half >= head.next_half",
+        "early = ends.half > head.next_half",
+        "an op of the very next half is refused instead of waiting",
+    ),
+    Change(
+        "judge.py",
+        "self.transaction[found] = ends.ids[found] != pending.ids[row[found]]",
+        "self.transaction[found] = False",
+        "anybody in the group can end a transaction, without its id",
+    ),
+    Change(
+        "judge.py",
+        'plain & (rows["immunity"] > 0) & (stored_at > latest)',
+        "plain & (stored_at > latest)",
+        "halves without an immunity of their own refuse late ends too",
+    ),
+    Change(
+        "judge.py",
+        "repeated = done & (state == code)",
+        "repeated = done & (state != NONE)",
+        "a conflicting end is counted as a duplicate",
+    ),
+    Change(
+        "intake.py",
+        'queue.watermark = max(queue.watermark or 0, int(ops["stored_at"].max()))',
+        'queue.watermark = int(ops["stored_at"].max())',
+        "the watermark falls with a broker's clock",
+    ),
+    Change(
+        "intake.py",
+        "        if is_fence(value, headers):\n            continue\n",
+        "",
+        "fences are refused",
+    ),
+    Change(
+        "checks.py",
+        'pending.alive & (pending.rows["deadline"] < queue.watermark)',
+        'pending.alive & (pending.rows["deadline"] < queue.now)',
+        "the clock decides what is due, not the watermark",
+    ),
+    Change(
+        "checks.py",
+        "used_up = asked_once & (counted >= settings.transaction_check_max)",
+        "used_up = asked_once & (counted > settings.transaction_check_max)",
+        "one check too many",
+    ),
+    Change(
+        "checks.py",
+        "expired = asked_once & (",
+        "expired = (",
+        "what nobody was asked about expires",
+    ),
+    Change(
+        "checks.py",
+        "start = max(queue.watermark or 0, queue.now)",
+        "start = queue.watermark or 0",
+        "the next check is due too soon after a pause",
+    ),
+    Change(
+        "judge.py",
+        'pending.rows["streak"][answered] = 0',
+        "pass",
+        "an answer does not end the backing off",
+    ),
+    Change(
+        "judge.py",
+        'answered = np.unique(rows[pending.rows["asked"][rows]])',
+        "answered = np.unique(rows)",
+        "an answer to no check counts",
+    ),
+    Change(
+        "checks.py",
+        "rank = _rank_within(pending.groups[due])",
+        "rank = np.zeros(len(due))",
+        "a group with many overdue halves holds up the others",
+    ),
+    Change(
+        "waiting.py",
+        "by_halves = self._queue.latest_half_stored_at - self._settings.broker_clock_skew_ms",
+        "by_halves = 0",
+        "made-up offsets wait until the clock gives them up",
+    ),
+    Change(
+        "waiting.py",
+        'farthest = newest[np.argsort(ends.half[newest], kind="stable")][-excess:]',
+        "farthest = newest[-excess:]",
+        "too many waiting ends: not those farthest ahead are refused",
+    ),
+    Change(
+        "settled.py",
+        "and queue.settled_from not in queue.pending:",
+        "and True:",
+        "outcomes are forgotten below what is pending",
+    ),
+    Change(
+        "step.py",
+        "head.now = max(head.now, now_ms)\n    settled = Settled(store, head)\n    waiting",
+        "head.now = now_ms\n    settled = Settled(store, head)\n    waiting",
+        "time runs backwards",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda change: change.breaks)
+def test_the_comparison_notices(mutation: Change, tmp_path: Path) -> None:
+    with altered_step([mutation], tmp_path) as mutated:
+        for number in range(BOUND):
+            try:
+                check_history(numbered(number), mutated)
+            except AssertionError:
+                return
+    pytest.fail(f"{BOUND} histories did not notice: {mutation.breaks}")
+
+
+def test_an_unaltered_copy_agrees(tmp_path: Path) -> None:
+    """So what is noticed above is the mutation, not the copying."""
+    with altered_step([], tmp_path) as copied:
+        for number in range(BOUND):
+            check_history(numbered(number), copied)
+
+
+def test_a_mutation_that_no_longer_fits_the_source_fails(tmp_path: Path) -> None:
+    gone = Change("step.py", "no such line", "", "nothing")
+    with pytest.raises(AssertionError, match="adapt this list"):
+        altered_step([gone], tmp_path).__enter__()

@@ -1,0 +1,337 @@
+"""Single rules of the step, by example; each step is compared with the model on the way."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from resolver.protocol import DiscardReason, Outcome, QuarantineReason, Source
+from resolver.step import Decisions
+
+from . import records
+from .driver import Driver
+from .model import Rules
+
+TIMEOUT, INTERVAL = 6_000, 30_000
+QUICK = Rules(transaction_check_max=3, check_backoff_max_ms=INTERVAL)
+
+
+def ended(decisions: Decisions) -> list[tuple[int, str, str]]:
+    return [(e.at.offset, e.outcome.value, e.source.value) for e in decisions.ended]
+
+
+def checked(decisions: Decisions) -> list[tuple[int, int]]:
+    return [(check.at.offset, check.checks) for check in decisions.checks]
+
+
+def refused(decisions: Decisions) -> list[tuple[str, int | None, str]]:
+    return [(r.source, r.element, r.reason.value) for r in decisions.refused]
+
+
+def end(offset: int, at: int, *halves: int, state: str = "COMMIT", **more: Any) -> records.Sent:
+    elements = [(half, f"id-{half}") for half in halves]
+    state = state if state == "UNKNOWN" else f"{state}_MESSAGE"
+    return records.op(offset, at, elements, state, **more)
+
+
+def test_the_worked_example_of_rocketmq() -> None:
+    queue = Driver()
+    halves = [records.half(offset, 0) for offset in range(1, 8)]
+    first = queue.at(100, *halves, end(0, 50, 1, 2, 3), end(1, 60, 7))
+    commits = [(offset, "COMMIT", "END") for offset in (1, 2, 3, 7)]
+    assert ended(first) == commits
+    assert first.pending == 3
+    assert first.wake_at_ms == TIMEOUT
+
+    due = queue.at(TIMEOUT + 1, records.fence(2, TIMEOUT + 1))
+    assert checked(due) == [(4, 1), (5, 1), (6, 1)]
+    answers = [
+        end(3, 7_000, 4, 5, from_check=True),
+        end(4, 7_100, 6, state="ROLLBACK", from_check=True),
+    ]
+    last = queue.at(7_200, *answers)
+    assert ended(last) == [(4, "COMMIT", "CHECK"), (5, "COMMIT", "CHECK"), (6, "ROLLBACK", "CHECK")]
+    assert [(e.checks, e.answered) for e in last.ended] == [(1, 1)] * 3
+    assert last.pending == 0
+    assert last.wake_at_ms is None
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "two batches"])
+@pytest.mark.parametrize(
+    ("first", "second", "conflict"),
+    [
+        ("COMMIT", "COMMIT", False),
+        ("ROLLBACK", "ROLLBACK", False),
+        ("ROLLBACK", "COMMIT", True),
+        ("COMMIT", "ROLLBACK", True),
+    ],
+)
+def test_the_first_end_wins(first: str, second: str, conflict: bool, apart: bool) -> None:
+    queue = Driver()
+    sent = [records.half(0, 0), end(0, 1, 0, state=first)]
+    again = end(1, 2, 0, state=second)
+    batches = [queue.at(10, *sent), queue.at(20, again)] if apart else [queue.at(10, *sent, again)]
+    assert [e for decisions in batches for e in ended(decisions)] == [(0, first, "END")]
+    expected = [("tx.op:3:1", 0, "CONFLICTING_END")] if conflict else []
+    assert refused(batches[-1]) == expected
+    assert batches[-1].duplicates == (0 if conflict else 1)
+
+
+@pytest.mark.parametrize("state", ["COMMIT", "ROLLBACK", "UNKNOWN"])
+def test_an_end_after_a_discard_conflicts(state: str) -> None:
+    queue = Driver(Rules(transaction_check_max=1, count_unanswered_checks=True))
+    queue.at(10, records.half(0, 0))
+    queue.at(7_000, records.fence(0, 7_000))
+    discard = queue.at(50_000, records.fence(1, 50_000))
+    assert ended(discard) == [(0, "DISCARD", "LIMIT")]
+    late = queue.at(51_000, end(2, 50_500, 0, state=state, from_check=True))
+    assert late.ended == []
+    expected = [] if state == "UNKNOWN" else [("tx.op:3:2", 0, "CONFLICTING_END")]
+    assert refused(late) == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_ms"),
+    [
+        (None, TIMEOUT),
+        ((b"7", 7), 7_000),
+        ((b"-1", None), TIMEOUT),
+        ((b"0", None), TIMEOUT),
+        ((b"100.5", None), TIMEOUT),
+        ((b"999999999999999999", 999_999_999_999_999_999), Rules().file_reserved_ms),
+    ],
+)
+def test_an_immunity_is_waited_out_and_uses_up_no_check(header: Any, wait_ms: int) -> None:
+    queue = Driver()
+    start = queue.at(1_000, records.half(0, 500, immunity=header))
+    assert start.wake_at_ms == 500 + wait_ms
+    assert checked(queue.at(500 + wait_ms, records.fence(0, 500 + wait_ms))) == []
+    assert checked(queue.at(501 + wait_ms, records.fence(1, 501 + wait_ms))) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("immunity", "at", "late"),
+    [(7, 7_000, False), (7, 7_001, True), (2, 6_000, False), (2, 6_001, True)],
+)
+def test_an_end_later_than_its_immunity_and_the_timeout_is_refused(
+    immunity: int, at: int, late: bool
+) -> None:
+    header = (str(immunity).encode(), immunity)
+    decisions = Driver().at(9_000, records.half(0, 0, immunity=header), end(0, at, 0))
+    assert ended(decisions) == ([] if late else [(0, "COMMIT", "END")])
+    assert refused(decisions) == ([("tx.op:3:0", 0, "LATE_END")] if late else [])
+
+
+@pytest.mark.parametrize("who", [{"from_check": True}, {"actor": "anna"}])
+def test_an_answer_or_an_operator_is_never_late(who: dict[str, Any]) -> None:
+    half = records.half(0, 0, immunity=(b"7", 7))
+    decisions = Driver().at(90_000, half, end(0, 80_000, 0, **who))
+    assert ended(decisions) == [(0, "COMMIT", "CHECK" if "from_check" in who else "OPERATOR")]
+
+
+def _rounds(queue: Driver, rounds: int, *, answered: bool) -> list[Decisions]:
+    """Let a check fall due again and again; answer each with UNKNOWN, or none."""
+    told, now, op = [], TIMEOUT + 1, 0
+    for _ in range(rounds):
+        told.append(queue.at(now, records.fence(op, now)))
+        if answered:
+            queue.at(now + 10, end(op + 1, now + 5, 0, state="UNKNOWN", from_check=True))
+        now, op = now + INTERVAL + 1, op + 2
+    return told
+
+
+@pytest.mark.parametrize(("unanswered_count", "answered"), [(True, False), (False, True)])
+def test_exactly_check_max_checks_and_then_one_discard(
+    unanswered_count: bool, answered: bool
+) -> None:
+    queue = Driver(Rules(transaction_check_max=3, count_unanswered_checks=unanswered_count))
+    queue.at(1, records.half(0, 0))
+    told = _rounds(queue, 5, answered=answered)
+    assert [checked(decisions) for decisions in told] == [[(0, 1)], [(0, 2)], [(0, 3)], [], []]
+    assert [ended(d) for d in told] == [[], [], [], [(0, "DISCARD", "LIMIT")], []]
+    discard = told[3].ended[0]
+    assert discard.reason is DiscardReason.CHECK_MAX
+    assert (discard.checks, discard.answered) == (3, 3 if answered else 0)
+    assert (discard.op_offset, discard.ended_at_ms) == (None, None)
+
+
+def test_by_default_unanswered_checks_do_not_count() -> None:
+    queue = Driver(QUICK)
+    queue.at(1, records.half(0, 0))
+    told = _rounds(queue, 10, answered=False)
+    assert [checked(decisions) for decisions in told] == [[(0, n)] for n in range(1, 11)]
+
+
+def test_unanswered_checks_back_off_by_doubling_until_an_answer_comes() -> None:
+    queue = Driver(Rules(check_backoff_max_ms=100_000))
+    wakes = [queue.at(1, records.half(0, 0)).wake_at_ms]
+    for op in range(5):
+        now = (wakes[-1] or 0) + 1
+        wakes.append(queue.at(now, records.fence(op, now)).wake_at_ms)
+    waits = [(b or 0) - (a or 0) - 1 for a, b in pairwise(wakes)]
+    assert waits == [30_000, 60_000, 100_000, 100_000, 100_000]
+    queue.at(now + 9, end(5, now + 5, 0, state="UNKNOWN", from_check=True))
+    now = (wakes[-1] or 0) + 1
+    assert queue.at(now, records.fence(6, now)).wake_at_ms == now + INTERVAL
+
+
+def test_what_nobody_was_asked_about_is_not_given_up_however_old() -> None:
+    queue = Driver(Rules(transaction_check_max=1, count_unanswered_checks=True))
+    queue.at(1, records.half(0, 0))
+    later = Rules().file_reserved_ms * 2
+    asked = queue.at(later, records.fence(0, later))
+    assert (checked(asked), ended(asked)) == ([(0, 1)], [])
+    early = queue.at(later + INTERVAL, records.fence(1, later + INTERVAL))
+    assert (checked(early), ended(early)) == ([], [])
+    given_up = queue.at(later + INTERVAL + 1, records.fence(2, later + INTERVAL + 1))
+    assert ended(given_up) == [(0, "DISCARD", "LIMIT")]
+
+
+def test_one_asked_and_older_than_is_reserved_expires() -> None:
+    queue = Driver(Rules(file_reserved_ms=40_000))
+    queue.at(1, records.half(0, 0))
+    queue.at(7_000, records.fence(0, 7_000))
+    given_up = queue.at(41_000, records.fence(1, 41_000))
+    assert [e.reason for e in given_up.ended] == [DiscardReason.EXPIRED]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_no_check_for_a_half_whose_op_was_stored_before_its_deadline(rows: int) -> None:
+    """A backlog stored long ago, read a few rows at a time, the ops a while behind."""
+    halves = [records.half(offset, offset * 1_000) for offset in range(40)]
+    ops = [end(offset, offset * 1_000 + TIMEOUT - 1, offset) for offset in range(40)]
+    queue, now = Driver(), 10**9
+    told = [queue.at(now, *halves[at : at + rows]) for at in range(0, 40, rows)]
+    told += [queue.at(now, *ops[at : at + rows]) for at in range(0, 40, rows)]
+    assert [checked(decisions) for decisions in told if decisions.checks] == []
+    assert sum(len(decisions.ended) for decisions in told) == 40
+
+
+def test_an_idle_op_topic_is_asked_for_a_fence_and_the_fence_lets_the_check_out() -> None:
+    queue = Driver()
+    assert queue.at(100, records.half(0, 0)).wake_at_ms == TIMEOUT
+    overdue = queue.at(50_000)
+    assert (checked(overdue), overdue.wake_at_ms) == ([], TIMEOUT)
+    assert checked(queue.at(50_100, records.fence(0, 50_050))) == [(0, 1)]
+
+
+def test_an_early_op_waits_for_its_half() -> None:
+    queue = Driver()
+    early = queue.at(10, records.half(0, 0), end(0, 5, 0, 1, 3))
+    assert (ended(early), early.waiting) == ([(0, "COMMIT", "END")], 2)
+    assert ended(queue.at(20, records.half(1, 4))) == [(1, "COMMIT", "END")]
+    passed = queue.at(30, records.half(4, 6))
+    assert (refused(passed), passed.waiting) == ([("tx.op:3:0", 2, "UNKNOWN_HALF")], 0)
+
+
+def test_a_made_up_offset_far_ahead_is_refused_when_its_half_would_have_come() -> None:
+    queue = Driver()
+    waits = queue.at(10, end(0, 1_000, 2**63 - 1))
+    assert (waits.waiting, waits.refused) == (1, [])
+    skew = Rules().broker_clock_skew_ms
+    assert queue.at(20, records.half(0, 1_000 + skew)).waiting == 1
+    given_up = queue.at(30, records.half(1, 1_001 + skew))
+    assert (refused(given_up), given_up.waiting) == ([("tx.op:3:0", 0, "UNKNOWN_HALF")], 0)
+
+
+def test_with_nothing_read_a_waiting_op_is_given_up_by_the_clock() -> None:
+    queue = Driver(Rules(file_reserved_ms=40_000))
+    assert queue.at(2_000, end(0, 1_000, 9)).wake_at_ms == 41_001
+    assert queue.at(41_000).refused == []
+    assert refused(queue.at(41_001)) == [("tx.op:3:0", 0, "UNKNOWN_HALF")]
+
+
+def test_more_waiting_ops_than_the_cap_are_refused_the_farthest_first() -> None:
+    queue = Driver(Rules(max_waiting_ops=3))
+    assert queue.at(10, end(0, 5, 900, 901)).waiting == 2
+    crowded = queue.at(20, end(1, 15, 7, 8), end(2, 16, 8))
+    assert refused(crowded) == [("tx.op:3:1", 1, "UNKNOWN_HALF"), ("tx.op:3:2", 0, "UNKNOWN_HALF")]
+    assert crowded.waiting == 3
+
+
+def test_checks_are_shared_fairly_between_groups_the_oldest_first() -> None:
+    queue = Driver(Rules(max_checks=4))
+    halves = [records.half(offset, offset, group="many") for offset in range(8)]
+    queue.at(10, *halves, records.half(8, 8, group="few"), records.half(9, 9, group="few"))
+    first = queue.at(9_000, records.fence(0, 9_000))
+    assert checked(first) == [(0, 1), (1, 1), (8, 1), (9, 1)]
+    assert first.wake_at_ms == 9_000
+    assert checked(queue.at(9_100)) == [(2, 1), (3, 1), (4, 1), (5, 1)]
+    last = queue.at(9_200)
+    assert checked(last) == [(6, 1), (7, 1)]
+    assert last.wake_at_ms == 9_000 + INTERVAL
+
+
+def test_elements_of_one_op_differ_in_fate_and_neighbours_are_unharmed() -> None:
+    queue = Driver()
+    sent = [records.half(0, 0), records.half(1, 0, group="g1"), records.half(2, 0)]
+    queue.at(10, *sent, end(0, 5, 2, state="ROLLBACK"))
+    elements = [(0, "id-0"), (1, "id-1"), (2, "id-2"), (-1, "id"), (0, "id-0"), (5, "id-5")]
+    decisions = queue.at(20, records.op(1, 15, elements), records.op(2, 16, [(1, "?")], group="g1"))
+    assert ended(decisions) == [(0, "COMMIT", "END")]
+    assert refused(decisions) == [
+        ("tx.op:3:1", 1, "GROUP_MISMATCH"),
+        ("tx.op:3:1", 2, "CONFLICTING_END"),
+        ("tx.op:3:1", 3, "MALFORMED_OP"),
+        ("tx.op:3:2", 0, "TRANSACTION_MISMATCH"),
+    ]
+    assert (decisions.duplicates, decisions.waiting, decisions.pending) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("kind", range(len(records.MALFORMED_HALVES)))
+def test_each_malformed_half_is_refused_and_its_neighbours_go_on(kind: int) -> None:
+    bad = records.malformed_half(1, 0, kind)
+    good = [records.half(0, 0), records.half(2, 0)]
+    decisions = Driver().at(10, *good, bad, end(0, 5, 0, 1, 2))
+    assert ended(decisions) == [(0, "COMMIT", "END"), (2, "COMMIT", "END")]
+    assert refused(decisions) == [
+        ("tx.half:3:1", None, "MALFORMED_HALF"),
+        ("tx.op:3:0", 1, "UNKNOWN_HALF"),
+    ]
+    kept = decisions.refused[0]
+    assert (kept.key, kept.value, list(kept.headers)) == (bad.key, bad.value, bad.headers)
+
+
+@pytest.mark.parametrize("kind", range(len(records.MALFORMED_OPS)))
+def test_each_malformed_op_is_refused_and_its_neighbours_go_on(kind: int) -> None:
+    bad = records.malformed_op(1, 7, kind)
+    halves = [records.half(0, 0), records.half(1, 0)]
+    decisions = Driver().at(10, *halves, end(0, 5, 0), bad, end(2, 6, 1))
+    assert ended(decisions) == [(0, "COMMIT", "END"), (1, "COMMIT", "END")]
+    assert refused(decisions) == [("tx.op:3:1", None, "MALFORMED_OP")]
+    assert (decisions.refused[0].value, decisions.watermark_ms) == (bad.value, 7)
+
+
+@pytest.mark.parametrize("element", records.MALFORMED_ELEMENTS, ids=repr)
+def test_each_malformed_element_is_refused_alone(element: Any) -> None:
+    elements = [(0, "id-0"), element, (1, "id-1")]
+    halves = [records.half(0, 0), records.half(1, 0)]
+    decisions = Driver().at(10, *halves, records.op(0, 5, elements))
+    assert len(decisions.ended) == 2
+    assert refused(decisions) == [("tx.op:3:0", 1, "MALFORMED_OP")]
+
+
+def test_halves_are_refused_while_new_transactions_are_not_permitted() -> None:
+    queue = Driver(Rules(reject_transaction_message=True))
+    decisions = queue.at(10, records.half(0, 0), records.malformed_half(1, 0, 0))
+    assert [r.reason for r in decisions.refused] == [
+        QuarantineReason.NO_PERMISSION,
+        QuarantineReason.MALFORMED_HALF,
+    ]
+    assert decisions.pending == 0
+
+
+def test_messages_come_out_of_the_state_bit_for_bit() -> None:
+    queue = Driver()
+    user = [("", b""), ("TAGS", None), ("TAGS", b"\xff\x00"), ("é", b"1")]
+    sent = records.half(0, 0, key=b"\x00\xff", body=bytes(range(256)) * 40, user=user, real_qid=5)
+    queue.at(10, sent, records.half(1, 0, body=None, key=b""))
+    decisions = queue.at(20, end(0, 15, 1, 0))
+    null, full = (e.at for e in decisions.ended)
+    assert (full.half.key, full.half.body, full.half.headers) == (sent.key, sent.value, user)
+    assert (full.all_headers, full.half.real_qid) == (sent.headers, 5)
+    assert (null.half.key, null.half.body) == (b"", None)
+    assert decisions.ended[0].source is Source.END
+    assert decisions.ended[0].outcome is Outcome.COMMIT
