@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from ..errors import SettingsError
 from .model import Settings
 
@@ -51,6 +48,10 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 def check_with_librdkafka(options: Mapping[str, str]) -> None:
     """Refuse options that librdkafka does not know or take, by making a client of them."""
+    # Imported here: settings are also read where no Kafka client is, in Spark's Python workers.
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
     silent = logging.Logger("options", logging.CRITICAL + 1)
     client: dict[str, Any] = {**options, "logger": silent}
     try:

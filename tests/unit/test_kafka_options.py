@@ -158,3 +158,8 @@ def test_a_pkcs12_file_is_javas_keystore() -> None:
         "kafka.ssl.keystore.password": "pw",
         "kafka.ssl.key.password": "pw",
     }
+
+
+def test_what_spark_is_given_wins_over_what_is_translated() -> None:
+    options = java({"client.rack": "a", "client.id": "x"}, {"kafka.client.rack": "b"})
+    assert options == {"kafka.client.rack": "b", "kafka.client.id": "x"}
