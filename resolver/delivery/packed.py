@@ -66,7 +66,7 @@ class Decision(NamedTuple):
         at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
         given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
         said = said._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
-        return Decision(_message(given_up), said[:-2])
+        return Decision(as_message(given_up), said[:-2])
 
 
 def pack(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[bytes]:
@@ -98,10 +98,10 @@ def _decisions(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[D
     for ended in decisions.ended:
         yield _ended(ended, names)
     for check in decisions.checks:
-        yield Decision(_message(check_record(check.at, check.checks, names)))
+        yield Decision(as_message(check_record(check.at, check.checks, names)))
     for refused in decisions.refused:
         limit = max_bytes if refused.element is None else min(max_bytes, _ELEMENT_BYTES)
-        yield Decision(_message(refused.to_record(names, limit)))
+        yield Decision(as_message(refused.to_record(names, limit)))
 
 
 def _ended(ended: Ended, names: Names) -> Decision:
@@ -123,15 +123,16 @@ def _ended(ended: Ended, names: Names) -> Decision:
         ended.decided_at_ms,
     )
     if ended.outcome is Outcome.COMMIT:
-        return Decision(_message(commit_record(at)), resolution, pack_headers(at.all_headers))
+        return Decision(as_message(commit_record(at)), resolution, pack_headers(at.all_headers))
     if ended.reason is None:
         return Decision(None, resolution)
     return Decision(
-        _message(discarded_record(at, ended.checks, ended.reason, None, names)), resolution
+        as_message(discarded_record(at, ended.checks, ended.reason, None, names)), resolution
     )
 
 
-def _message(record: Record) -> Message:
+def as_message(record: Record) -> Message:
+    """Return a record as it is handed to the producer."""
     return Message(
         record.topic,
         record.key,

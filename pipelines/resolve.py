@@ -1,0 +1,179 @@
+"""The job `resolve`: joins half against op, delivers commits, checks and outcomes exactly once.
+
+Runs in a session beside land, or by itself:
+
+    spark-submit pipelines/resolve.py --bootstrap-servers H --checkpoint DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
+from pipelines.session import spark_session
+from resolver.checkpoint import Checkpoint
+from resolver.clock import Clock
+from resolver.delivery import Delivery
+from resolver.errors import ResolverError, TxResolverError
+from resolver.kafka import admin_client, spark_kafka_options
+from resolver.planned import step_settings
+from resolver.processor import decide, slots
+from resolver.protocol import Names
+from resolver.rebuild import outcome_ends, outcomes
+from resolver.settings import Settings, load_for_command
+from resolver.topics import ensure_topics
+
+_LOOK_SECONDS = 0.2
+
+
+class Resolve:
+    """The running job: its query, and what stands beside it on the driver."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, checkpoint: str) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._checkpoint = Checkpoint(spark, checkpoint)
+        self._delivery = Delivery(settings, self._checkpoint.identity())
+        self._clock = Clock(settings, self._delivery, self._fail)
+        self._failed = threading.Event()
+        self._error: TxResolverError | None = None
+        self.query: StreamingQuery
+
+    def start(self, rebuild: bool = False) -> None:
+        """Make or verify the topics, take them over, start the query.
+
+        With `rebuild` the checkpoint must be new: transactions with an outcome are taken as
+        settled, and all others are resolved from the beginning of the topics.
+        """
+        ensure_topics(admin_client(self._settings), self._settings)
+        if rebuild:
+            self._checkpoint.begin_rebuild()
+        self._delivery.start(rebuild)
+        self._clock.start()
+        if self._checkpoint.is_rebuild() and self._checkpoint.is_new():
+            self._run_first_batch_of_rebuild()
+        self.query = self._query()
+
+    def raise_failure(self) -> None:
+        """Raise what ended the job, if anything did."""
+        if self._error is not None:
+            raise self._error
+        failure = self.query.exception()
+        if failure is not None:
+            raise ResolverError(f"the query resolve ended: {failure}") from failure
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the job's end so long; return whether it has ended."""
+        return self._failed.wait(seconds) or not self.query.isActive
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Let the running batch finish, if it does in time, and stop."""
+        finish_batch(self.query, timeout_seconds)
+        self._clock.stop()
+        self._delivery.close()
+
+    def _run_first_batch_of_rebuild(self) -> None:
+        """Start from the outcomes, until that is committed: later batches need them no more."""
+        ends = self._checkpoint.outcome_ends()
+        if ends is None:
+            ends = outcome_ends(self._settings)
+            self._checkpoint.keep_outcome_ends(ends)
+        self.query = self._query(outcomes(self._spark, self._settings, ends))
+        while self.query.lastProgress is None and not self.wait(_LOOK_SECONDS):
+            pass
+        self.raise_failure()
+        finish_batch(self.query, float("inf"))
+
+    def _query(self, settled: DataFrame | None = None) -> StreamingQuery:
+        planned = self._checkpoint.planned(step_settings(self._settings))
+        keys = slots(self._spark, self._settings.queues)
+        writer = (
+            decide(self._records(), planned, keys, settled)
+            .writeStream.queryName("resolve")
+            .option("checkpointLocation", self._checkpoint.spark)
+            .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")
+            .foreachBatch(self._deliver)
+        )
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "resolve")
+        try:
+            return writer.start()
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", cast(str, None))
+
+    def _records(self) -> DataFrame:
+        """Return the records of both topics: one source, whose limit both share by what is left."""
+        names = Names(self._settings.topic_prefix)
+        options = {
+            **spark_kafka_options(self._settings),
+            "kafka.isolation.level": "read_committed",
+            "subscribe": f"{names.half},{names.op}",
+            "includeHeaders": "true",
+            "startingOffsets": "earliest",
+            # Halves that Kafka deleted before they were read are lost transactions: stop.
+            "failOnDataLoss": "true",
+            "maxOffsetsPerTrigger": str(self._settings.max_offsets_per_trigger),
+        }
+        return self._spark.readStream.format("kafka").options(**options).load()
+
+    def _deliver(self, batch: DataFrame, batch_id: int) -> None:
+        rows = batch.toArrow().to_pylist()
+        rows.sort(key=lambda row: (row["queue"], row["part"]))
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        try:
+            self._delivery.deliver(batch_id, str(query_id), [row["decisions"] for row in rows])
+        except TxResolverError as error:
+            self._fail(error)
+            raise
+        for row in rows:
+            if row["part"] == 0:
+                due = row["wake_at_ms"]
+                self._clock.set(row["queue"], due if due >= 0 else None)
+
+    def _fail(self, error: TxResolverError) -> None:
+        self._error = error
+        self._failed.set()
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Resolve transactions, exactly once.")
+    parser.add_argument("--config", type=Path, help="settings file (TOML)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--bootstrap-servers", help="Kafka's brokers, host:port")
+    parser.add_argument("--checkpoint", required=True, help="folder of the job's checkpoint")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="start a new checkpoint where outcomes exist"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job until it is told to stop (SIGINT, SIGTERM)."""
+    given = _arguments(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        options = {"bootstrap_servers": given.bootstrap_servers}
+        settings = load_for_command(given.config, given.set, options)
+        job = Resolve(spark_session(settings, "txresolver resolve"), settings, given.checkpoint)
+        job.start(given.rebuild)
+        print(f"resolving: checkpoint={given.checkpoint}", flush=True)
+        run_until_stopped(job.wait)
+        job.stop(STOP_SECONDS)
+        job.raise_failure()
+    except TxResolverError as error:
+        print(f"resolve: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""Delivery: a batch's decisions, exactly once, in one Kafka transaction with the marker.
+
+A batch that the marker holds already is not written again. The newest resolver of a topic prefix
+fences all others; one that was fenced looks at the marker, to know whether it was replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+
+from confluent_kafka import KafkaException
+
+from ..errors import DeliveryError, MarkerMismatch, Replaced
+from ..kafka import admin_client
+from ..protocol import Names, Resolution, fence_record
+from ..settings import Settings
+from ..topics import ensure_topics
+from .marker import Marker, MarkerGroup
+from .packed import Decision, Message, as_message, unpack
+from .targets import Targets
+from .transaction import Refused, TransactionalProducer
+from .undeliverable import Undeliverable
+
+logger = logging.getLogger(__name__)
+
+#: For how long an attempt is followed by another, and how long between two.
+_RETRY_SECONDS = 600.0
+_PAUSE_SECONDS = 1.0
+
+
+class Delivery:
+    """The one writer of a topic prefix; safe for use by several threads."""
+
+    def __init__(self, settings: Settings, checkpoint: str) -> None:
+        self._settings = settings
+        self._names = Names(settings.topic_prefix)
+        self._admin = admin_client(settings)
+        self._group = MarkerGroup(settings)
+        self._undeliverable = Undeliverable(settings, Targets(self._admin))
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._producer: TransactionalProducer | None = None
+        self._marker = Marker(checkpoint, instance=uuid.uuid4().hex)
+        self._marked_at = 0.0
+
+    def start(self, rebuild: bool = False) -> None:
+        """Take over the topic prefix: fence whoever wrote before, and claim the marker.
+
+        With the claim goes a fence into each op partition: it makes the first batch. Raises
+        `MarkerMismatch` where another checkpoint's batches were delivered, unless `rebuild`.
+        """
+        ops = self._names.op
+        fences = [as_message(fence_record(ops, queue)) for queue in range(self._settings.queues)]
+        with self._lock:
+            try:
+                self._producer = TransactionalProducer(self._settings, self._group)
+                found = self._group.read()
+                self._claim(found, rebuild)
+                self._producer.write(fences, self._marker, {})
+            except (KafkaException, Refused) as error:
+                raise DeliveryError(f"can't take over {self._names.prefix}*: {error}") from error
+            self._marked_at = time.monotonic()
+        logger.info("took over %s*: before it was %s", self._names.prefix, found or "nobody's")
+
+    def deliver(self, batch: int, query_id: str, parts: list[bytes]) -> None:
+        """Write a batch's decisions, packed by queue and part, unless the marker has it.
+
+        Raises `Replaced`, `MarkerMismatch` or `DeliveryError`.
+        """
+        digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
+        with self._lock:
+            if self._is_delivered(batch, digest):
+                logger.info("batch %d was delivered before", batch)
+                return
+            decisions = [decision for part in parts for decision in unpack(part)]
+            if decisions:
+                self._undeliverable.forget_old()
+                self._make_check_topics(decisions)
+                self._write(decisions, replace(self._marker, batch=batch, digest=digest), query_id)
+
+    def keep_alive(self, seconds: float) -> None:
+        """Write the marker again if that was not done for so long: Kafka forgets idle groups."""
+        with self._lock:
+            if time.monotonic() - self._marked_at > seconds:
+                self._write([], self._marker, "")
+
+    def replaced(self) -> bool:
+        """Whether another resolver has taken over; False while Kafka can't tell."""
+        with self._lock:
+            try:
+                found = self._group.read()
+            except KafkaException:
+                return False
+            return found is None or found.instance != self._marker.instance
+
+    def close(self) -> None:
+        """Give up what is being retried, and close the clients."""
+        self._closing.set()
+        with self._lock:
+            self._drop()
+            self._group.close()
+
+    def _claim(self, found: Marker | None, rebuild: bool) -> None:
+        mine = self._marker
+        if found is not None and found.checkpoint == mine.checkpoint:
+            self._marker = replace(found, instance=mine.instance)
+        elif found is not None and not rebuild:
+            raise MarkerMismatch(
+                f"{self._names.prefix}* was delivered up to {found}, and this is checkpoint "
+                f"{mine.checkpoint}: everything would be delivered once more. Start where that "
+                "checkpoint is, or, if it is lost, with --rebuild"
+            )
+
+    def _is_delivered(self, batch: int, digest: str) -> bool:
+        marked = self._marker
+        if batch == marked.batch and digest != marked.digest:
+            raise MarkerMismatch(
+                f"batch {batch} was delivered with digest {marked.digest}, and its replay has "
+                f"{digest}: what decides has changed since. Finish the batch with the version "
+                "that planned it, or start with --rebuild"
+            )
+        if batch < marked.batch:
+            raise MarkerMismatch(
+                f"batch {batch} comes after batch {marked.batch} was delivered: the checkpoint is "
+                "older than its marker, as one from a backup is. Start with --rebuild"
+            )
+        return batch == marked.batch
+
+    def _write(self, decisions: list[Decision], marker: Marker, query_id: str) -> None:
+        """Write until it is written; what a topic refuses for good ends as undeliverable."""
+        give_up_at = time.monotonic() + _RETRY_SECONDS
+        while True:
+            try:
+                producer, found = (self._producer, None) if self._producer else self._reconnect()
+                if found == marker:
+                    break  # the commit came through, only its answer did not
+                deliverable, narrow = self._undeliverable.sort(decisions)
+                messages = self._messages(deliverable, marker.batch, query_id)
+                producer.write(messages, marker, narrow)
+                break
+            except Refused as refused:
+                self._drop()
+                self._undeliverable.learn(refused)
+            except KafkaException as error:
+                self._drop()
+                self._pause(marker, error, give_up_at)
+        self._marker = marker
+        self._marked_at = time.monotonic()
+
+    def _messages(self, decisions: list[Decision], batch: int, query_id: str) -> Iterator[Message]:
+        topic = self._names.resolution
+        for message, resolution, _ in decisions:
+            if message is not None:
+                yield message
+            if resolution is not None:
+                said = Resolution._make((*resolution, batch, query_id))
+                yield as_message(said.to_record(topic))
+
+    def _reconnect(self) -> tuple[TransactionalProducer, Marker]:
+        """Make a new producer, which ends what the last one left open, and read the marker."""
+        producer = self._producer = TransactionalProducer(self._settings, self._group)
+        found = self._group.read()
+        if found is None or found.instance != self._marker.instance:
+            self._drop()
+            raise Replaced(f"another resolver took over {self._names.prefix}*: {found}")
+        return producer, found
+
+    def _drop(self) -> None:
+        if self._producer is not None:
+            self._producer.drop()
+            self._producer = None
+
+    def _pause(self, marker: Marker, error: KafkaException, give_up_at: float) -> None:
+        said = f"batch {marker.batch} is not written yet: {error.args[0].str()}"
+        if time.monotonic() > give_up_at or self._closing.is_set():
+            raise DeliveryError(f"{said}; it is written after the next start") from error
+        logger.warning("%s; trying again", said)
+        self._closing.wait(_PAUSE_SECONDS)
+
+    def _make_check_topics(self, decisions: list[Decision]) -> None:
+        """Make the check topic of groups that are met for the first time."""
+        prefix = self._names.check("")
+        topics = {decision.message.topic for decision in decisions if decision.message}
+        missing = self._undeliverable.missing({name for name in topics if name.startswith(prefix)})
+        if missing and self._settings.create_check_topics:
+            groups = sorted(topic[len(prefix) :] for topic in missing)
+            logger.info("making the check topics of %s", ", ".join(groups))
+            ensure_topics(self._admin, self._settings, groups)
+            self._undeliverable.look_again()

@@ -1,0 +1,173 @@
+"""One Kafka transaction: all of a batch's records and the marker, or nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from ..kafka import client_config
+from ..settings import Settings
+from .marker import Marker, MarkerGroup
+from .packed import Message
+from .targets import batch_bytes
+
+logger = logging.getLogger(__name__)
+
+_INIT_SECONDS = 60.0
+_FLUSH_SECONDS = 120.0
+_COMMIT_SECONDS = 120.0
+_POLL_EVERY = 500
+_POLL_SECONDS = 0.1
+
+
+#: Errors of a whole topic, and of one message, that another attempt does not heal.
+TOPIC_ERRORS = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+MESSAGE_ERRORS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+
+
+class Refused(Exception):
+    """A topic refuses records for good; `message` is the one, where only that one was sent."""
+
+    def __init__(self, topic: str, error: KafkaError, message: Message | None) -> None:
+        super().__init__(f"{topic}: {error.str()}")
+        self.topic = topic
+        self.error = error
+        self.message = message
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it is for a record's size."""
+        return self.error.code() in (
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            KafkaError.RECORD_LIST_TOO_LARGE,
+        )
+
+
+class TransactionalProducer:
+    """The producer of a topic prefix: whoever made the newest one fences all others."""
+
+    def __init__(self, settings: Settings, group: MarkerGroup) -> None:
+        self._group = group
+        self._failures: list[tuple[str, KafkaError]] = []
+        self._on_their_way: dict[str, list[Message]] = {}
+        ours: dict[str, Any] = {
+            "transactional.id": f"{settings.topic_prefix}resolver",
+            "transaction.timeout.ms": settings.kafka_transaction_timeout_ms,
+            "enable.idempotence": True,
+            "acks": "all",
+            # Java's default partitioning.
+            "partitioner": "murmur2_random",
+            "allow.auto.create.topics": False,
+            # The broker's limit is to decide, topic by topic.
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 2_097_151,
+            "delivery.report.only.error": True,
+            "on_delivery": self._report,
+            "linger.ms": 5,
+        }
+        self._producer = Producer(client_config(settings, **ours))
+        self._producer.init_transactions(_INIT_SECONDS)
+
+    def write(self, messages: Iterable[Message], marker: Marker, narrow: dict[str, int]) -> None:
+        """Write messages and the marker in one transaction.
+
+        `narrow` names topics whose limit is below that of a record batch, in bytes: no more than
+        that is on its way to one of them at a time. Raises `Refused` or `KafkaException`; then
+        this producer is of no use any more.
+        """
+        self._producer.begin_transaction()
+        count = self._send(messages, narrow)
+        logger.debug("batch %d: transaction open, %d records", marker.batch, count)
+        self._flush()
+        positions, metadata = self._group.positions(marker), self._group.metadata()
+        self._producer.send_offsets_to_transaction(positions, metadata, _COMMIT_SECONDS)
+        self._producer.commit_transaction(_COMMIT_SECONDS)
+        logger.debug("batch %d: transaction committed", marker.batch)
+
+    def drop(self) -> None:
+        """Let go of an unfinished transaction: the next producer's start aborts it.
+
+        Aborting it here may hang for its whole time-out, and the producer fails when used again.
+        """
+        self._producer.purge(blocking=False)
+
+    def _send(self, messages: Iterable[Message], narrow: dict[str, int]) -> int:
+        count = 0
+        for count, message in enumerate(messages, 1):
+            if message.topic in narrow:
+                self._make_room(message, narrow[message.topic])
+            self._produce(message)
+            if count % _POLL_EVERY == 0:
+                self._producer.poll(0)
+        return count
+
+    def _make_room(self, message: Message, limit: int) -> None:
+        """Let what is on its way to the topic arrive, if one batch could not hold this as well."""
+        sent = self._on_their_way.setdefault(message.topic, [])
+        if sent and sum(map(batch_bytes, sent)) + batch_bytes(message) > limit:
+            self._flush()
+            sent = self._on_their_way.setdefault(message.topic, [])
+        sent.append(message)
+
+    def _produce(self, message: Message) -> None:
+        topic, key, value, headers, partition, timestamp_ms = message
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    timestamp=timestamp_ms,
+                    headers=list(headers),
+                )
+                return
+            except BufferError:
+                self._producer.poll(_POLL_SECONDS)
+                self._raise_failures()
+            except KafkaException as error:
+                if error.args[0].code() in MESSAGE_ERRORS:
+                    raise Refused(topic, error.args[0], message) from error
+                raise
+
+    def _flush(self) -> None:
+        """Wait until each record is acknowledged; `commit` alone would pass over local refusals."""
+        left = self._producer.flush(_FLUSH_SECONDS)
+        self._raise_failures()
+        if left:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
+        self._on_their_way = {}
+
+    def _report(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self._failures.append((message.topic(), error))
+
+    def _raise_failures(self) -> None:
+        if not self._failures:
+            return
+        for topic, error in self._failures:
+            if error.code() in TOPIC_ERRORS | MESSAGE_ERRORS:
+                sent = self._on_their_way.get(topic, [])
+                raise Refused(topic, error, sent[0] if len(sent) == 1 else None)
+        raise KafkaException(self._failures[0][1])

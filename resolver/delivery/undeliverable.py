@@ -1,0 +1,157 @@
+"""What can't be delivered, told apart before it is sent, or learned from what was refused.
+
+One message that can't be delivered must not stop its neighbours: its transaction ends as
+UNDELIVERABLE, the message goes to the discarded topic, and the rest is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+from ..errors import DeliveryError
+from ..protocol import Names
+from ..settings import Settings
+from .packed import Decision, Message
+from .targets import Target, Targets, batch_bytes
+from .transaction import TOPIC_ERRORS, Refused
+
+logger = logging.getLogger(__name__)
+
+#: A topic may be put right at any time: what was learned from refusals holds for so long.
+_MAX_AGE_SECONDS = 60.0
+
+
+@dataclass
+class _Learned:
+    """Refusals: of topics, of sizes from so many bytes on, of single messages, with the reason.
+
+    To the topics in `alone` one message is sent at a time, until it shows which one is at fault.
+    """
+
+    since: float
+    topics: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    messages: dict[Message, str] = field(default_factory=dict)
+    alone: set[str] = field(default_factory=set)
+
+
+class Undeliverable:
+    """Knows what can't be delivered."""
+
+    def __init__(self, settings: Settings, targets: Targets) -> None:
+        self._names = Names(settings.topic_prefix)
+        self._targets = targets
+        compression = {"compression.type", "compression.codec"} & settings.kafka.keys()
+        self._compressed = any(settings.kafka[name] != "none" for name in compression)
+        self._learned = _Learned(time.monotonic())
+
+    def forget_old(self) -> None:
+        """Give what was refused a minute ago another chance."""
+        if time.monotonic() - self._learned.since > _MAX_AGE_SECONDS:
+            self._learned = _Learned(time.monotonic())
+
+    def learn(self, refused: Refused) -> None:
+        """Remember a refusal; raises `DeliveryError` if it is of one of our own topics."""
+        learned, topic, message = self._learned, refused.topic, refused.message
+        if self._is_ours(topic):
+            raise DeliveryError(
+                f"Kafka refuses a record of topic {topic}: {refused.error.str()}; put the topic "
+                "right (`txresolver topics create` says how) and start again"
+            )
+        if refused.error.code() in TOPIC_ERRORS:
+            learned.topics[topic] = refused.error.str()
+        elif message is None:
+            learned.alone.add(topic)
+        elif refused.is_size:
+            learned.sizes[topic] = min(learned.sizes.get(topic, 2**63), batch_bytes(message))
+        else:
+            learned.messages[message] = refused.error.str()
+
+    def missing(self, topics: set[str]) -> set[str]:
+        """Return those of the topics that don't exist."""
+        return topics - self._targets.look_up(topics).keys()
+
+    def look_again(self) -> None:
+        """Ask the cluster anew: topics were made."""
+        self._targets.forget()
+
+    def sort(self, decisions: list[Decision]) -> tuple[list[Decision], dict[str, int]]:
+        """Return decisions that can be written, and the topics to be written to in small parts.
+
+        A commit that can't be delivered is replaced by its end; a check of a group without a topic
+        is left out, as the next one will be sent again.
+        """
+        topics = {decision.message.topic for decision in decisions if decision.message}
+        targets = self._targets.look_up(topics | {self._names.half})
+        easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
+        sorted_decisions: list[Decision] = []
+        for decision in decisions:
+            message = decision.message
+            if message is None or message.partition < easy.get(message.topic, -1):
+                sorted_decisions.append(decision)
+                continue
+            error = self._error(message, targets.get(message.topic))
+            if error is None:
+                sorted_decisions.append(decision)
+            elif decision.half is not None:
+                sorted_decisions.append(decision.undeliverable(error, self._names))
+            else:
+                self._leave_out(message, error)
+        return sorted_decisions, self._narrow(targets)
+
+    def _easy(self, topic: str, targets: dict[str, Target]) -> bool:
+        """Whether nothing but the partition of a message can be wrong."""
+        learned = self._learned
+        if topic not in targets or topic in learned.topics:
+            return False
+        if self._is_ours(topic):
+            return True
+        refused_some = topic in learned.sizes or topic in learned.alone or learned.messages
+        return not (refused_some or targets[topic].compacted or self._is_narrow(topic, targets))
+
+    def _is_narrow(self, topic: str, targets: dict[str, Target]) -> bool:
+        """Whether a topic takes less than the half topic: only then can a message be too large."""
+        limit, largest = targets[topic].max_bytes, targets[self._names.half].max_bytes
+        return limit is not None and largest is not None and limit < largest
+
+    def _narrow(self, targets: dict[str, Target]) -> dict[str, int]:
+        """Return how many bytes may be on their way to a topic: its limit holds for a batch."""
+        narrow = {
+            topic: target.max_bytes or 0
+            for topic, target in targets.items()
+            if self._is_narrow(topic, targets)
+        }
+        return narrow | dict.fromkeys(self._learned.alone, 0)
+
+    def _error(self, message: Message, target: Target | None) -> str | None:
+        """Return why a message can't be delivered."""
+        topic, learned = message.topic, self._learned
+        if target is None:
+            return f"topic {topic} does not exist"
+        if message.partition >= target.partitions:
+            return f"partition {message.partition} is not there: {topic} has {target.partitions}"
+        if target.compacted and message.key is None:
+            return f"topic {topic} is compacted and the message has no key"
+        if topic in learned.topics:
+            return learned.topics[topic]
+        return learned.messages.get(message) or self._size_error(message, target)
+
+    def _size_error(self, message: Message, target: Target) -> str | None:
+        size = batch_bytes(message)
+        if size >= self._learned.sizes.get(message.topic, size + 1):
+            return f"{size} bytes are more than topic {message.topic} takes"
+        # A compressed message may be smaller: that is found out by sending it alone.
+        if target.max_bytes is not None and size > target.max_bytes and not self._compressed:
+            limit = f"max.message.bytes={target.max_bytes}"
+            return f"{size} bytes are more than {limit} of topic {message.topic}"
+        return None
+
+    def _leave_out(self, message: Message, error: str) -> None:
+        if not message.topic.startswith(self._names.check("")):
+            raise DeliveryError(f"can't write to {message.topic}: {error}")
+        logger.warning("a check is not sent: %s; make it with `txresolver topics create`", error)
+
+    def _is_ours(self, topic: str) -> bool:
+        return topic.startswith(self._names.prefix)
