@@ -15,8 +15,9 @@ from random import Random
 
 from .driver import QUEUE, told
 from .histories import NEVER_MS
-from .model import Model, Rules, immunity_of
+from .model import Model, immunity_of
 from .records import Batch, History, Sent
+from .vocabulary import Rules
 
 
 def calm(history: History, timeout_ms: int | None) -> History:

@@ -11,8 +11,9 @@ import resolver.step
 from resolver.protocol import Outcome
 from resolver.step import Changes, Decisions, StepSettings
 
-from .model import RANGE, Model, Rules, Verdict
+from .model import Model
 from .records import Batch, History, Sent, frame
+from .vocabulary import RANGE, Rules, Verdict
 
 QUEUE = 3
 

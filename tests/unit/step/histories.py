@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from . import records
-from .model import RANGE, Rules
 from .records import Batch, History, Sent
+from .vocabulary import RANGE, Rules
 
 EVENT_BYTES = 18
 MAX_EVENTS = 40

@@ -7,115 +7,20 @@ beyond the record types of `resolver.protocol`. Where the two differ, one of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from resolver.protocol import (
     DiscardReason,
     Half,
     HalfAt,
-    Headers,
     Outcome,
     QuarantineReason,
     Source,
     TransactionStatus,
 )
 
-#: Outcomes are forgotten by ranges of so many half offsets.
-RANGE = 4096
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings that the rules depend on, under the names that the step gives them."""
-
-    topic_prefix: str = "tx."
-    transaction_timeout_ms: int = 6000
-    transaction_check_interval_ms: int = 30_000
-    transaction_check_max: int = 15
-    file_reserved_ms: int = 72 * 3_600_000
-    count_unanswered_checks: bool = False
-    check_backoff_max_ms: int = 600_000
-    reject_transaction_message: bool = False
-    broker_clock_skew_ms: int = 600_000
-    max_waiting_ops: int = 100_000
-    max_checks: int = 1250
-
-
-class HalfRead(NamedTuple):
-    """A record of the half topic and what it means: `half` is None if it is malformed."""
-
-    offset: int
-    stored_at_ms: int
-    half: Half | None
-    headers: Headers
-
-
-class Ends(NamedTuple):
-    """What a well-formed op says. An element is (half offset, transaction id), malformed: None."""
-
-    state: TransactionStatus
-    group: str
-    elements: tuple[tuple[int, str] | None, ...]
-    from_check: bool = False
-    actor: str | None = None
-
-
-class OpRead(NamedTuple):
-    """A record of the op topic and what it means: an op, a fence, or (None) nothing legal."""
-
-    offset: int
-    stored_at_ms: int
-    says: Ends | str | None
-
-
-FENCE = "fence"
-
-
-class Element(NamedTuple):
-    """One element of an op, with all that it needs to be judged alone."""
-
-    op_offset: int
-    position: int
-    stored_at_ms: int
-    half_offset: int
-    transaction_id: str
-    says: Ends
-
-
-class End(NamedTuple):
-    """A transaction ended; the fields of the step's `Ended`, in their order."""
-
-    at: HalfAt
-    outcome: Outcome
-    source: Source
-    op_offset: int | None
-    ended_at_ms: int | None
-    checks: int
-    answered: int
-    decided_at_ms: int
-    reason: DiscardReason | None
-
-
-class Asked(NamedTuple):
-    """A check was sent; the fields of the step's `CheckSent`."""
-
-    at: HalfAt
-    checks: int
-
-
-@dataclass
-class Verdict:
-    """What one batch decided."""
-
-    ended: list[End] = field(default_factory=list)
-    checks: list[Asked] = field(default_factory=list)
-    refused: list[tuple[str, int | None, QuarantineReason]] = field(default_factory=list)
-    duplicates: int = 0
-    wake_at_ms: int | None = None
-    watermark_ms: int | None = None
-    pending: int = 0
-    waiting: int = 0
+from .vocabulary import FENCE, RANGE, Asked, Element, End, Ends, HalfRead, OpRead, Rules, Verdict
 
 
 @dataclass

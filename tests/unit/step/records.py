@@ -16,7 +16,7 @@ import pandas as pd
 from resolver.protocol import Half, Headers, TransactionStatus
 from resolver.protocol.packed import pack_headers
 
-from .model import FENCE, Ends, HalfRead, OpRead, Rules
+from .vocabulary import FENCE, Ends, HalfRead, OpRead, Rules
 
 #: What stands in CHECK_IMMUNITY_TIME_IN_SECONDS, and the immunity that it gives.
 IMMUNITIES: list[tuple[bytes | None, int | None]] = [

@@ -8,7 +8,7 @@ from resolver.protocol import Outcome
 
 from . import records
 from .driver import Driver
-from .model import RANGE, Rules
+from .vocabulary import RANGE, Rules
 
 RESERVED = 40_000
 SEVERAL = [RANGE - 2, RANGE - 1, RANGE, RANGE + 1, 2 * RANGE - 1, 2 * RANGE, 3 * RANGE]

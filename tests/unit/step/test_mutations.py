@@ -19,9 +19,8 @@ BOUND = 300
 MUTATIONS = [
     Change(
         "judge.py",
-        "winners = np.sort(candidates[first])",
-        "winners = np.sort(len(row) - 1 - np.unique(row[valid][::-1], return_index=True)[1])"
-        " if valid.all() else np.sort(candidates[first])",
+        "candidates = np.flatnonzero(valid)",
+        "candidates = np.flatnonzero(valid)[::-1]",
         "the last end of a batch wins, not the first",
     ),
     Change(

@@ -12,28 +12,11 @@ from resolver.step import Decisions
 
 from . import records
 from .driver import Driver
-from .model import Rules
+from .short import checked, end, ended, refused
+from .vocabulary import Rules
 
 TIMEOUT, INTERVAL = 6_000, 30_000
 QUICK = Rules(transaction_check_max=3, check_backoff_max_ms=INTERVAL)
-
-
-def ended(decisions: Decisions) -> list[tuple[int, str, str]]:
-    return [(e.at.offset, e.outcome.value, e.source.value) for e in decisions.ended]
-
-
-def checked(decisions: Decisions) -> list[tuple[int, int]]:
-    return [(check.at.offset, check.checks) for check in decisions.checks]
-
-
-def refused(decisions: Decisions) -> list[tuple[str, int | None, str]]:
-    return [(r.source, r.element, r.reason.value) for r in decisions.refused]
-
-
-def end(offset: int, at: int, *halves: int, state: str = "COMMIT", **more: Any) -> records.Sent:
-    elements = [(half, f"id-{half}") for half in halves]
-    state = state if state == "UNKNOWN" else f"{state}_MESSAGE"
-    return records.op(offset, at, elements, state, **more)
 
 
 def test_the_worked_example_of_rocketmq() -> None:
@@ -278,39 +261,6 @@ def test_elements_of_one_op_differ_in_fate_and_neighbours_are_unharmed() -> None
         ("tx.op:3:2", 0, "TRANSACTION_MISMATCH"),
     ]
     assert (decisions.duplicates, decisions.waiting, decisions.pending) == (1, 1, 1)
-
-
-@pytest.mark.parametrize("kind", range(len(records.MALFORMED_HALVES)))
-def test_each_malformed_half_is_refused_and_its_neighbours_go_on(kind: int) -> None:
-    bad = records.malformed_half(1, 0, kind)
-    good = [records.half(0, 0), records.half(2, 0)]
-    decisions = Driver().at(10, *good, bad, end(0, 5, 0, 1, 2))
-    assert ended(decisions) == [(0, "COMMIT", "END"), (2, "COMMIT", "END")]
-    assert refused(decisions) == [
-        ("tx.half:3:1", None, "MALFORMED_HALF"),
-        ("tx.op:3:0", 1, "UNKNOWN_HALF"),
-    ]
-    kept = decisions.refused[0]
-    assert (kept.key, kept.value, list(kept.headers)) == (bad.key, bad.value, bad.headers)
-
-
-@pytest.mark.parametrize("kind", range(len(records.MALFORMED_OPS)))
-def test_each_malformed_op_is_refused_and_its_neighbours_go_on(kind: int) -> None:
-    bad = records.malformed_op(1, 7, kind)
-    halves = [records.half(0, 0), records.half(1, 0)]
-    decisions = Driver().at(10, *halves, end(0, 5, 0), bad, end(2, 6, 1))
-    assert ended(decisions) == [(0, "COMMIT", "END"), (1, "COMMIT", "END")]
-    assert refused(decisions) == [("tx.op:3:1", None, "MALFORMED_OP")]
-    assert (decisions.refused[0].value, decisions.watermark_ms) == (bad.value, 7)
-
-
-@pytest.mark.parametrize("element", records.MALFORMED_ELEMENTS, ids=repr)
-def test_each_malformed_element_is_refused_alone(element: Any) -> None:
-    elements = [(0, "id-0"), element, (1, "id-1")]
-    halves = [records.half(0, 0), records.half(1, 0)]
-    decisions = Driver().at(10, *halves, records.op(0, 5, elements))
-    assert len(decisions.ended) == 2
-    assert refused(decisions) == [("tx.op:3:0", 1, "MALFORMED_OP")]
 
 
 def test_halves_are_refused_while_new_transactions_are_not_permitted() -> None:

@@ -1,0 +1,27 @@
+"""Short forms for examples: an op of good elements, and what was decided, in plain tuples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resolver.step import Decisions
+
+from . import records
+
+
+def ended(decisions: Decisions) -> list[tuple[int, str, str]]:
+    return [(e.at.offset, e.outcome.value, e.source.value) for e in decisions.ended]
+
+
+def checked(decisions: Decisions) -> list[tuple[int, int]]:
+    return [(check.at.offset, check.checks) for check in decisions.checks]
+
+
+def refused(decisions: Decisions) -> list[tuple[str, int | None, str]]:
+    return [(r.source, r.element, r.reason.value) for r in decisions.refused]
+
+
+def end(offset: int, at: int, *halves: int, state: str = "COMMIT", **more: Any) -> records.Sent:
+    elements = [(half, f"id-{half}") for half in halves]
+    state = state if state == "UNKNOWN" else f"{state}_MESSAGE"
+    return records.op(offset, at, elements, state, **more)
