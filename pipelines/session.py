@@ -49,6 +49,8 @@ def spark_session(
     `home`/spark if a home is given. [spark] wins over spark-submit's --conf.
     """
     submitted = under_spark_submit()
+    # The worker that prepares a stateful processor on the driver knows only this, no option.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if not submitted:
         builder = builder.master(master or "local[*]")
