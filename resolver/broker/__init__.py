@@ -1,0 +1,8 @@
+"""The embedded Kafka: a real broker from Maven's jars, for one machine."""
+
+from __future__ import annotations
+
+from .jars import kafka_classpath, spark_jars
+from .server import Broker
+
+__all__ = ["Broker", "kafka_classpath", "spark_jars"]

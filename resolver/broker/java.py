@@ -1,0 +1,55 @@
+"""The Java that runs the broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ..errors import BrokerError
+
+OLDEST = 17
+ASKED_SECONDS = 60.0
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_REMEDY = (
+    f"Kafka and Spark need Java {OLDEST} or 21. Install it (on Debian: "
+    "apt-get install openjdk-17-jre-headless; on macOS: brew install openjdk@17) "
+    "or let JAVA_HOME name its folder."
+)
+
+
+def find_java() -> Path:
+    """Return the `java` that Spark would take too: JAVA_HOME's, else the first on PATH."""
+    java = _located()
+    version = _major_version(java)
+    if version < OLDEST:
+        raise BrokerError(f"{java} is Java {version}, which is too old. {_REMEDY}")
+    return java
+
+
+def _located() -> Path:
+    if home := os.environ.get("JAVA_HOME"):
+        java = Path(home) / "bin" / "java"
+        if os.access(java, os.X_OK):
+            return java
+        raise BrokerError(f"JAVA_HOME is {home}, but there is no {java}. {_REMEDY}")
+    if found := shutil.which("java"):
+        return Path(found)
+    raise BrokerError(f"no java on PATH, and JAVA_HOME is not set. {_REMEDY}")
+
+
+def _major_version(java: Path) -> int:
+    try:
+        asked = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=ASKED_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BrokerError(f"{java} could not be run: {error}. {_REMEDY}") from error
+    found = _VERSION.search(asked.stderr + asked.stdout)
+    if asked.returncode or not found:
+        said = (asked.stderr + asked.stdout).strip()
+        raise BrokerError(f"{java} -version says no version but {said!r}. {_REMEDY}")
+    return int(found[1])

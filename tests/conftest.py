@@ -1,0 +1,35 @@
+"""What all tests share: one broker, a prefix of its own for each test, and no skips."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resolver.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker for all tests of the run; `kafka.bootstrap` is its address."""
+    home: Path = tmp_path_factory.mktemp("kafka")
+    with Broker(home) as broker:
+        yield broker
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A topic prefix that no other test has: they share a broker, not their topics."""
+    return f"t{uuid.uuid4().hex[:8]}."
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A skipped test is an error: nobody would notice that it never runs."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"error: {len(skipped)} tests were skipped")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
