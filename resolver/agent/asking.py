@@ -1,0 +1,136 @@
+"""Asking the listener about held checks, and sending what it answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..ending import Ending
+from ..errors import AgentHung
+from ..listener import Answer, ask, unknown
+from ..message import Message
+from .holding import Held, Holding
+from .limits import AgentLimits
+from .progress import Progress
+
+_log = logging.getLogger(__name__)
+_AGAIN_SECONDS = 1.0
+
+
+class Submits(Protocol):
+    """What runs a task sometime: `DaemonPool`, or an executor of the standard library."""
+
+    def submit(self, task: Callable[[], None], /) -> Any: ...
+
+
+class Asking:
+    """Has the pool's threads ask; `tend` does what only the passing of time brings about."""
+
+    def __init__(
+        self,
+        listener: Any,
+        ending: Ending,
+        holding: Holding,
+        progress: Progress,
+        pool: Submits,
+        limits: AgentLimits,
+    ) -> None:
+        self._listener = listener
+        self._ending = ending
+        self._holding = holding
+        self._progress = progress
+        self._pool = pool
+        self._threads = limits.check_thread_pool_max_size
+        self._timeout = limits.check_timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._submitted = 0
+        self._unsent: deque[tuple[float, Held, Answer]] = deque()
+
+    def hand_out(self) -> None:
+        """Submit as many tasks as there is work and room for."""
+        while self._may_submit():
+            try:
+                self._pool.submit(self._ask_next)
+            except BaseException:
+                self._returned()
+                raise
+
+    def tend(self) -> None:
+        """Answer what takes too long, send again what did not arrive; raises `AgentHung`."""
+        now = time.monotonic()
+        for held in self._holding.take_overdue(now, self._timeout):
+            remark = f"the listener did not answer within {self._timeout:g} s"
+            _log.warning("transaction %s: %s", held.check.half.transaction_id, remark)
+            self._send(held, unknown(remark))
+        self._send_again(now)
+        if self._holding.hung(now, self._threads, self._timeout, self._submitted):
+            raise AgentHung(
+                f"every thread waits for a listener that has not returned within "
+                f"{self._timeout:g} s; see what check_local_transaction waits for, or raise "
+                "check_timeout_ms or check_thread_pool_max_size"
+            )
+        self.hand_out()
+
+    def _may_submit(self) -> bool:
+        with self._lock:
+            may = self._submitted < min(self._threads, self._holding.wanted())
+            self._submitted += may
+            return may
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._submitted -= 1
+
+    def _ask_next(self) -> None:
+        held = self._holding.take(time.monotonic())
+        try:
+            if held is not None:
+                self._ask(held)
+        finally:
+            self._returned()
+        if held is not None:
+            self.hand_out()
+
+    def _ask(self, held: Held) -> None:
+        message = _message(held)
+        answer = ask(self._listener.check_local_transaction, message)
+        if self._holding.finish(held, time.monotonic()):
+            self._send(held, answer)
+        else:
+            # UNKNOWN was sent for it and vouches for the offset; this may end it all the same.
+            self._end(held, answer)
+
+    def _send(self, held: Held, answer: Answer) -> None:
+        self._end(held, answer, lambda error: self._stored(held, answer, error))
+
+    def _end(self, held: Held, answer: Answer, on_stored: Any = None) -> None:
+        check = held.check
+        self._ending.end(_message(held), check.queue, check.offset, answer, True, on_stored)
+
+    def _stored(self, held: Held, answer: Answer, error: Exception | None) -> None:
+        if error is not None:
+            self._unsent.append((time.monotonic() + _AGAIN_SECONDS, held, answer))
+            return
+        self._progress.done(held.place)
+        self._holding.arrived()
+
+    def _send_again(self, now: float) -> None:
+        while self._unsent and self._unsent[0][0] <= now:
+            _, held, answer = self._unsent.popleft()
+            self._repeat(held, answer)
+
+    def _repeat(self, held: Held, answer: Answer) -> None:
+        def stored(error: Exception | None) -> None:
+            self._stored(held, answer, error)
+
+        check = held.check
+        self._ending.send(_message(held), check.queue, check.offset, answer, True, stored)
+
+
+def _message(held: Held) -> Message:
+    check = held.check
+    return Message.of_half(check.half, check.queue, check.offset, check.times)

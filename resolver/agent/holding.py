@@ -1,0 +1,128 @@
+"""Checks that an agent holds: waiting for a thread, being asked, or with their answer under way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+from ..protocol import Check
+from .progress import Place
+
+HalfId = tuple[int, int]
+
+
+class Held:
+    """A check that was read; `started_at` once a thread asks, `overdue` once that took long."""
+
+    __slots__ = ("check", "overdue", "place", "started_at")
+
+    def __init__(self, check: Check, place: Place) -> None:
+        self.check = check
+        self.place = place
+        self.started_at = 0.0
+        self.overdue = False
+
+    @property
+    def half_id(self) -> HalfId:
+        return self.check.queue, self.check.offset
+
+
+class Holding:
+    """Thread-safe; of several waiting checks for one half it keeps the newest.
+
+    A half is asked about by one thread at a time, unless that one is overdue.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[HalfId, Held] = {}
+        self._running: set[Held] = set()
+        self._on_the_way = 0
+        self._last_progress = 0.0
+
+    def __len__(self) -> int:
+        """Count what is held: waiting, being asked, or its answer not yet acknowledged."""
+        with self._lock:
+            in_time = sum(not held.overdue for held in self._running)
+            return len(self._waiting) + in_time + self._on_the_way
+
+    def put(self, held: Held) -> Held | None:
+        """Hold a check; return the one that it makes needless, maybe itself."""
+        with self._lock:
+            older = self._waiting.get(held.half_id)
+            if older is not None and older.check.times > held.check.times:
+                return held
+            self._waiting[held.half_id] = held
+            return older
+
+    def take(self, now: float) -> Held | None:
+        """Take the first check that may be asked."""
+        with self._lock:
+            busy = {held.half_id for held in self._running if not held.overdue}
+            free = (held for half_id, held in self._waiting.items() if half_id not in busy)
+            held = next(free, None)
+            if held is not None:
+                del self._waiting[held.half_id]
+                held.started_at = self._last_progress = now
+                self._running.add(held)
+            return held
+
+    def finish(self, held: Held, now: float) -> bool:
+        """Note that a listener returned; False if its answer comes late.
+
+        In time, the answer is on the way until `arrived`.
+        """
+        with self._lock:
+            self._running.discard(held)
+            self._last_progress = now
+            self._on_the_way += not held.overdue
+            return not held.overdue
+
+    def take_overdue(self, now: float, timeout: float) -> list[Held]:
+        """Mark and return what is being asked for too long; UNKNOWN is on the way for each."""
+        with self._lock:
+            late = [
+                held
+                for held in self._running
+                if not held.overdue and now - held.started_at >= timeout
+            ]
+            for held in late:
+                held.overdue = True
+            self._on_the_way += len(late)
+            return late
+
+    def arrived(self) -> None:
+        """Note that an answer is stored."""
+        with self._lock:
+            self._on_the_way -= 1
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Drop what waits of partitions that are another member's now."""
+        with self._lock:
+            self._waiting = {
+                half_id: held
+                for half_id, held in self._waiting.items()
+                if held.place.partition not in partitions
+            }
+
+    def drop_waiting(self) -> None:
+        """Drop all that nobody asks yet: its offsets are not committed."""
+        with self._lock:
+            self._waiting.clear()
+
+    def wanted(self) -> int:
+        """Count the threads that could be busy: asking, or with something to ask."""
+        with self._lock:
+            return len(self._waiting) + len(self._running)
+
+    def hung(self, now: float, threads: int, timeout: float, submitted: int) -> bool:
+        """Whether nobody can ask any more: every thread waits for a listener that is overdue.
+
+        A caller's executor may have fewer threads than we may use: then tasks wait for one.
+        """
+        with self._lock:
+            overdue = sum(held.overdue for held in self._running)
+            if overdue == 0 or overdue < len(self._running):
+                return False
+            stuck = submitted > overdue and now - self._last_progress >= 2 * timeout
+            return overdue >= threads or stuck

@@ -1,0 +1,36 @@
+"""How much an agent does at once, and for how long it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ..errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """RocketMQ's names and defaults; raises `SettingsError`.
+
+    | setting | meaning |
+    | --- | --- |
+    | check_thread_pool_min_size, ..._max_size | threads that ask the listener |
+    | check_request_hold_max | checks held at most; then none are fetched |
+    | check_timeout_ms | how long a listener may take before its answer is UNKNOWN |
+    """
+
+    check_thread_pool_min_size: int = 1
+    check_thread_pool_max_size: int = 5
+    check_request_hold_max: int = 2000
+    check_timeout_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for known in fields(self):
+            value = getattr(self, known.name)
+            if type(value) is not int or value < 1:
+                raise SettingsError(f"{known.name} is {value!r}; give a whole number above 0")
+        least, most = self.check_thread_pool_min_size, self.check_thread_pool_max_size
+        if least > most:
+            raise SettingsError(
+                f"check_thread_pool_min_size is {least} and check_thread_pool_max_size {most}; "
+                "the first can't be greater"
+            )

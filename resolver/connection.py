@@ -1,0 +1,168 @@
+"""The application's connection to Kafka: one idempotent librdkafka producer and its thread."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from .errors import SendError, SettingsError
+from .protocol import Record
+from .settings.options import check_kafka
+
+__all__ = ["Connection", "client_options"]
+
+_log = logging.getLogger(__name__)
+#: librdkafka's own log lines; it tells them when the connection is polled.
+_kafka_log = logging.getLogger("resolver.librdkafka")
+_POLL_SECONDS = 0.1
+#: Above what any topic takes: the topic's own limit is checked before, and says so better.
+_CLIENT_MAX_BYTES = 1_000_000_000
+_BATCH_BYTES = 1_000_000
+_OURS = {
+    "delivery.report.only.error": "a half is sent when its acknowledgement arrives",
+    "default.topic.config": "give its options at the top",
+    "on_delivery": "the producer follows its own acknowledgements",
+    "logger": "configure the logger 'resolver.librdkafka'",
+}
+
+OnDelivery = Callable[[Any, Any], None]
+
+
+def client_options(
+    bootstrap_servers: str, kafka: Mapping[str, Any] | None, group: str, **ours: Any
+) -> dict[str, Any]:
+    """Return a client's librdkafka options; `ours` win. Raises `SettingsError` with a reason."""
+    if not isinstance(bootstrap_servers, str) or not bootstrap_servers.strip():
+        raise SettingsError(
+            f"bootstrap_servers is {bootstrap_servers!r}; give Kafka's brokers, such as "
+            "'kafka1:9092,kafka2:9092'"
+        )
+    given = dict(kafka or {})
+    for key in given:
+        if key in _OURS:
+            raise SettingsError(f"{key!r} can't be set in kafka: {_OURS[key]}; remove it")
+    check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
+    return {
+        "client.id": f"txresolver-{group}",
+        **given,
+        "bootstrap.servers": bootstrap_servers,
+        "logger": _kafka_log,
+        **ours,
+    }
+
+
+class Connection:
+    """Sends records with `acks=all`, each once; a thread serves the acknowledgements.
+
+    Several threads may use it. A fork must not: threads don't survive one.
+    """
+
+    def __init__(self, options: Mapping[str, Any], group: str, batch_bytes: int) -> None:
+        self._options = {
+            # An op that outlives its linger time here only waits longer; a half is waited for.
+            "linger.ms": 1,
+            "batch.size": min(batch_bytes, _BATCH_BYTES),
+            **options,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.max.bytes": _CLIENT_MAX_BYTES,
+        }
+        self._group = group
+        self._user_error_cb = options.get("error_cb")
+        self._pid = os.getpid()
+        self._renewing = threading.Lock()
+        self._producer = self._new_producer()
+        self._closed = False
+        self._thread = threading.Thread(
+            target=self._serve, name=f"txresolver-acks-{group}", daemon=True
+        )
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Connection of group {self._group!r}>"  # options hold secrets
+
+    def produce(self, record: Record, on_delivery: OnDelivery) -> None:
+        """Send without waiting; raises `BufferError` while the local queue is full."""
+        if self._closed:
+            raise SendError(f"the producer of group {self._group!r} is closed; make a new one")
+        if os.getpid() != self._pid:
+            raise SendError(
+                f"the producer of group {self._group!r} was made in process {self._pid} and can't "
+                f"be used in its fork {os.getpid()}; make one after the fork"
+            )
+        producer = self._producer
+        try:
+            self._produce(producer, record, on_delivery)
+        except KafkaException as error:
+            if not _is_fatal(error):
+                raise
+            self._renew(producer, error)
+            self._produce(self._producer, record, on_delivery)
+
+    def close(self, timeout: float) -> int:
+        """Wait for what is under way, at most `timeout` seconds; return what is left unsent."""
+        if os.getpid() != self._pid:
+            return 0
+        left = self._producer.flush(max(timeout, 0.0))
+        self._closed = True
+        self._thread.join(1.0)
+        return left
+
+    def _produce(self, producer: Producer, record: Record, on_delivery: OnDelivery) -> None:
+        headers: Any = record.headers
+        producer.produce(
+            record.topic,
+            record.value,
+            record.key,
+            record.partition,
+            on_delivery,
+            None,
+            0,
+            headers,
+        )
+
+    def _serve(self) -> None:
+        while not self._closed:
+            producer = self._producer
+            try:
+                producer.poll(_POLL_SECONDS)
+            except Exception:  # a callback's error must not end the acknowledgements of others
+                _log.exception("an acknowledgement of group %s was not handled", self._group)
+
+    def _renew(self, broken: Producer, error: KafkaException) -> None:
+        """Replace a producer that librdkafka gave up for good; its records are reported failed."""
+        with self._renewing:
+            if self._producer is not broken:
+                return  # another thread did
+            _log.warning("a new connection for group %s after: %s", self._group, error.args[0])
+            self._producer = self._new_producer()
+        broken.flush(1.0)
+
+    def _new_producer(self) -> Producer:
+        try:
+            return Producer({**self._options, "error_cb": self._on_error})
+        except KafkaException as error:
+            raise SettingsError(f"librdkafka refused an option: {error.args[0].str()}") from error
+
+    def _on_error(self, error: KafkaError) -> None:
+        _log.warning("Kafka, group %s: %s", self._group, error.str())
+        if self._user_error_cb is not None:
+            self._user_error_cb(error)
+
+
+def wait_for_room(deadline: float) -> None:
+    """Wait a moment for the local queue; raises `BufferError` after `deadline`."""
+    if time.monotonic() > deadline:
+        raise BufferError("the local queue is full")
+    time.sleep(0.005)
+
+
+def _is_fatal(error: KafkaException) -> bool:
+    reason = error.args[0] if error.args else None
+    return isinstance(reason, KafkaError) and (reason.fatal() or reason.code() == KafkaError._FATAL)

@@ -1,0 +1,116 @@
+"""What is checked of a message before anything is stored; each refusal names the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import MessageRefused
+from .message import Message, record_bytes
+from .protocol import Half, legal_topic
+from .protocol.names import HALF_HEADERS, MAX_PARTITION, OUTPUT_HEADERS
+
+__all__ = ["check_message", "check_size"]
+
+#: RocketMQ's names for a delayed message; there is no such thing here, as in its transactions.
+DELAY_HEADERS = frozenset(
+    {
+        "DELAY",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_DELIVER_MS",
+        "__STARTDELIVERTIME",
+    }
+)
+#: What a record batch and the headers that a commit adds take beside the half itself.
+MARGIN_BYTES = 512
+_MAX_IMMUNITY_SECONDS = 2**31 - 1
+
+
+def check_message(message: Message, prefix: str) -> None:
+    """Raise `MessageRefused` unless `message` can become a half, and later its commit."""
+    if not isinstance(message, Message):
+        raise MessageRefused(f"got {_short(message)}; send a resolver.Message")
+    _check_topic(message.topic, prefix)
+    _check_bytes("body", message.body)
+    _check_bytes("key", message.key)
+    for header in message.headers:
+        _check_header(header)
+    _check_whole("real_qid", message.real_qid, 0, MAX_PARTITION, "for any partition")
+    _check_whole(
+        "check_immunity_seconds",
+        message.check_immunity_seconds,
+        1,
+        _MAX_IMMUNITY_SECONDS,
+        "for the resolver's transaction_timeout_ms",
+    )
+
+
+def check_size(half: Half, headers: list[tuple[str, bytes | None]], max_bytes: int) -> None:
+    """Raise `MessageRefused` if the half, all `headers` included, is not sure to fit."""
+    size = record_bytes(half.key, half.body, headers) + MARGIN_BYTES
+    if size > max_bytes:
+        raise MessageRefused(
+            f"the message for {half.topic} takes {size} bytes with its headers and a margin; at "
+            f"most {max_bytes} fit. Send less (a reference to the content), or raise "
+            "max.message.bytes of the half topic and of the message's own topic"
+        )
+
+
+def _check_topic(topic: Any, prefix: str) -> None:
+    if not isinstance(topic, str) or not legal_topic(topic):
+        raise MessageRefused(
+            f"topic is {_short(topic)}; give 1 to 249 of a-z A-Z 0-9 . _ - (not '.' or '..')"
+        )
+    if topic.startswith(prefix):
+        raise MessageRefused(
+            f"topic is {topic!r}; topics under the prefix {prefix!r} are the protocol's own, "
+            "choose another"
+        )
+
+
+def _check_bytes(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise MessageRefused(f"{name} is {_short(value)}; give bytes or None{_encoded(value)}")
+
+
+def _check_header(header: Any) -> None:
+    if not isinstance(header, tuple) or len(header) != 2:
+        raise MessageRefused(f"a header is {_short(header)}; give pairs (name, bytes or None)")
+    name, value = header
+    # librdkafka ends a name at a NUL: another name would arrive.
+    if not isinstance(name, str) or not _is_utf8(name) or "\0" in name:
+        raise MessageRefused(f"a header's name is {_short(name)}; give text without NUL")
+    if name in HALF_HEADERS or name in OUTPUT_HEADERS:
+        raise MessageRefused(f"header {name} is the protocol's own; name yours otherwise")
+    if name in DELAY_HEADERS:
+        raise MessageRefused(
+            f"header {name} asks for a delay, which a transactional message can't have: it is "
+            "visible when it is committed. Remove it; let the consumer wait, or commit later"
+        )
+    _check_bytes(f"header {name}", value)
+
+
+def _check_whole(name: str, value: Any, least: int, most: int, none_is: str) -> None:
+    if value is not None and (type(value) is not int or not least <= value <= most):
+        raise MessageRefused(
+            f"{name} is {_short(value)}; give a whole number from {least} to {most}, "
+            f"or None {none_is}"
+        )
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
+
+
+def _encoded(value: Any) -> str:
+    return ": call .encode()" if isinstance(value, str) else ""
+
+
+def _short(value: Any) -> str:
+    written = repr(value)
+    return written if len(written) <= 80 else written[:77] + "..."
