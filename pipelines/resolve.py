@@ -46,7 +46,8 @@ class Resolve:
         self._clock = Clock(settings, self._delivery, self._fail)
         self._failed = threading.Event()
         self._error: TxResolverError | None = None
-        self.query: StreamingQuery
+        self._query: StreamingQuery | None = None
+        self._stopped = False
 
     def start(self, rebuild: bool = False) -> None:
         """Make or verify the topics, take them over, start the query.
@@ -61,7 +62,14 @@ class Resolve:
         self._clock.start()
         if self._checkpoint.is_rebuild() and self._checkpoint.is_new():
             self._run_first_batch_of_rebuild()
-        self.query = self._query()
+        self._query = self._start_query()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The streaming query, once started."""
+        if self._query is None:
+            raise RuntimeError("the job has not been started")
+        return self._query
 
     def raise_failure(self) -> None:
         """Raise what ended the job, if anything did."""
@@ -76,8 +84,12 @@ class Resolve:
         return self._failed.wait(seconds) or not self.query.isActive
 
     def stop(self, timeout_seconds: float) -> None:
-        """Let the running batch finish, if it does in time, and stop."""
-        finish_batch(self.query, timeout_seconds)
+        """Let the running batch finish if it does so in time, and stop; once."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._query is not None:
+            finish_batch(self._query, timeout_seconds)
         self._clock.stop()
         self._delivery.close()
 
@@ -87,13 +99,13 @@ class Resolve:
         if ends is None:
             ends = outcome_ends(self._settings)
             self._checkpoint.keep_outcome_ends(ends)
-        self.query = self._query(outcomes(self._spark, self._settings, ends))
+        self._query = self._start_query(outcomes(self._spark, self._settings, ends))
         while self.query.lastProgress is None and not self.wait(_LOOK_SECONDS):
             pass
         self.raise_failure()
         finish_batch(self.query, float("inf"))
 
-    def _query(self, settled: DataFrame | None = None) -> StreamingQuery:
+    def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
         planned = self._checkpoint.planned(step_settings(self._settings))
         keys = slots(self._spark, self._settings.queues)
         writer = (

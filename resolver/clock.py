@@ -59,7 +59,8 @@ class Clock(threading.Thread):
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self.join()
+        if self.ident is not None:
+            self.join()
         self._producer.flush(_FLUSH_SECONDS)
 
     def run(self) -> None:

@@ -18,7 +18,9 @@ def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:
 
     Names with dots are passed as `client_config(settings, **{"group.id": group})`.
     """
-    return {**settings.kafka, "bootstrap.servers": _servers(settings), **ours}
+    # Below warnings, librdkafka speaks of its own housekeeping.
+    quiet = {"log_level": 4}
+    return {**quiet, **settings.kafka, "bootstrap.servers": _servers(settings), **ours}
 
 
 def admin_client(settings: Settings) -> AdminClient:

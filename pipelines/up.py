@@ -1,0 +1,152 @@
+"""`txresolver up`: resolve and land in one process, with an own broker unless servers are given."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from pyspark.sql import SparkSession
+
+from pipelines.land import land_query, land_rest
+from pipelines.resolve import Resolve
+from pipelines.running import STOP_SECONDS
+from pipelines.session import spark_session
+from resolver.broker import Broker
+from resolver.errors import ResolverError
+from resolver.home import Home
+from resolver.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.2
+
+
+class _Stopped(Exception):
+    """Told to stop (SIGINT, SIGTERM)."""
+
+
+def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], None]) -> None:
+    """Run in home `path` until told to stop; `ready` is called with the line that says so.
+
+    Without servers in the settings it runs a broker. Raises `ResolverError` where a query failed,
+    `Replaced` among them.
+    """
+    stop = _on_signals()
+    with Home(path) as home, ExitStack() as stack:
+        broker = None
+        if not settings.bootstrap_servers:
+            logger.info("starting the broker in %s", home.broker)
+            broker = stack.enter_context(Broker(home.broker))
+            settings = replace(settings, bootstrap_servers=broker.bootstrap)
+        if rebuild:
+            home.set_resolve_checkpoint_aside()
+        logger.info("starting Spark; it says what it has to say in %s", home.spark_log)
+        spark = stack.enter_context(_session(settings, home))
+        jobs = _Jobs(spark, settings, home, broker)
+        try:
+            jobs.start(rebuild, stop)
+            ready(f"ready: bootstrap={settings.bootstrap_servers} home={path}")
+            jobs.watch(stop)
+        except _Stopped:
+            logger.info("stopping")
+            jobs.finish()
+        finally:
+            jobs.close()
+
+
+class _Jobs:
+    """Both queries, in one session."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, home: Home, broker: Broker | None
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._broker = broker
+        self._landing = (settings, home.tables, home.land_checkpoint)
+        self._resolve = Resolve(spark, settings, str(home.resolve_checkpoint))
+
+    def start(self, rebuild: bool, stop: threading.Event) -> None:
+        """Start both, and return when both have finished a batch."""
+        self._resolve.start(rebuild)
+        self._land = land_query(self._spark, *self._landing)
+        while self._resolve.query.lastProgress is None or self._land.lastProgress is None:
+            self._look(stop)
+
+    def watch(self, stop: threading.Event) -> None:
+        """Raise what ends the run."""
+        while True:
+            self._look(stop)
+
+    def finish(self) -> None:
+        """Finish the running batch and land what it wrote, if that can be done in time."""
+        until = time.monotonic() + STOP_SECONDS
+        self._resolve.stop(STOP_SECONDS)
+        left = max(1.0, until - time.monotonic())
+        if not land_rest(self._land, self._spark, *self._landing, left):
+            logger.warning("not all has landed within %.0f s; the next start goes on", STOP_SECONDS)
+
+    def close(self) -> None:
+        """Stop whatever still runs, at once."""
+        self._resolve.stop(0)
+
+    def _look(self, stop: threading.Event) -> None:
+        if stop.is_set():
+            raise _Stopped
+        if self._broker is not None:
+            self._broker.check()
+        if self._resolve.wait(_LOOK_SECONDS):
+            self._resolve.raise_failure()
+            raise ResolverError("the query resolve was stopped from elsewhere")
+        failure = self._land.exception()
+        if failure is not None:
+            raise ResolverError(f"the query land ended: {failure}") from failure
+
+
+def _on_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set."""
+    stop = threading.Event()
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for known in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(known, ask)
+    return stop
+
+
+@contextmanager
+def _session(settings: Settings, home: Home) -> Iterator[SparkSession]:
+    """Start Spark with its output in a file: a terminal is for what an operator can act on."""
+    with _output_to(home.spark_log):
+        spark = spark_session(settings, "txresolver", home=home.path)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Let processes that are started inside write to a file instead of our output."""
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with path.open("ab") as log:
+        for stream in kept:
+            os.dup2(log.fileno(), stream)
+    try:
+        yield
+    finally:
+        for stream, original in kept.items():
+            os.dup2(original, stream)
+            os.close(original)
