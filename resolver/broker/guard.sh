@@ -13,7 +13,7 @@ command=$!
 ) >/dev/null 2>&1 &
 watcher=$!
 echo "$command"
-exec 3<&- >/dev/null
+exec 3<&- >/dev/null 2>&1
 wait "$command"
 status=$?
 kill "$watcher" 2>/dev/null

@@ -19,3 +19,5 @@ ServersOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka's brokers."),
 ]
+HomeOption = Annotated[Path, typer.Option("--home", help="The folder of all its data.")]
+HOME = Path(".txresolver")

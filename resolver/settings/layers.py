@@ -22,6 +22,8 @@ Layer = dict[str, tuple[Any, str]]
 
 TABLES = ("kafka", "spark")
 PREFIX = "TXRESOLVER_"
+#: Variables with the prefix that resolver/broker reads: they are of the machine, not settings.
+NO_SETTINGS = frozenset({"TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP"})
 
 
 def from_file(path: Path, definitions: Definitions) -> Layer:
@@ -45,7 +47,7 @@ def from_environment(environ: Mapping[str, str], definitions: Definitions) -> La
     """
     layer: Layer = {}
     for variable in sorted(environ):
-        if variable.startswith(PREFIX):
+        if variable.startswith(PREFIX) and variable not in NO_SETTINGS:
             name = _name_of_variable(variable)
             layer[_canonical(name)] = _parse(
                 name, environ[variable], definitions, f"env {variable}"
