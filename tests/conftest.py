@@ -25,6 +25,14 @@ def prefix() -> str:
     return f"t{uuid.uuid4().hex[:8]}."
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as quick what is: scripts/test --quick runs it."""
+    for item in items:
+        folders = item.path.relative_to(Path(__file__).parent).parts
+        if folders[0] in ("unit", "kafka") and not item.get_closest_marker("slow"):
+            item.add_marker("quick")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A skipped test is an error: nobody would notice that it never runs."""
