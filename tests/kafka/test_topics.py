@@ -55,6 +55,9 @@ def make(admin: AdminClient, topic: str, partitions: int, **settings: str) -> No
     dotted = {name.replace("_", "."): value for name, value in settings.items()}
     new = NewTopic(topic, partitions, 1, config=dotted)
     admin.create_topics([new], operation_timeout=30)[topic].result(timeout=30)
+    deadline = time.monotonic() + 30
+    while topic not in admin.list_topics(timeout=30).topics:
+        assert time.monotonic() < deadline, f"{topic} does not appear"
 
 
 def partitions(admin: AdminClient, prefix: str) -> dict[str, int]:

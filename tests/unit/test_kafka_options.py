@@ -39,6 +39,7 @@ def test_a_client_gets_the_servers_the_options_and_what_is_its_own() -> None:
     config = client_config(
         settings({"client.id": "x", "linger.ms": "1"}), **{"linger.ms": 5, "group.id": "g"}
     )
+    assert config.pop("log_level") == 4
     assert config == {
         "bootstrap.servers": SERVERS,
         "client.id": "x",

@@ -164,6 +164,8 @@ def test_an_unknown_name_is_refused_in_every_layer(tmp_path: Path) -> None:
 
 def test_other_variables_are_not_ours() -> None:
     assert Settings.load(None, {}, {"QUEUES": "9", "PATH": "/bin"}).queues == 4
+    machine = {"TXRESOLVER_JAR_CACHE": "/jars", "TXRESOLVER_BROKER_HEAP": "256m"}
+    assert Settings.load(None, {}, machine) == Settings()
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
