@@ -37,8 +37,9 @@ def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Que
 
     Describing makes no topic, whatever the broker's settings.
     """
-    # An AdminClient has no poll to tell its log lines, and nothing to close.
-    admin = AdminClient({key: value for key, value in options.items() if key != "logger"})
+    # An AdminClient is not polled: it would write its log, and chatter at its end, to stderr.
+    quiet = {key: value for key, value in options.items() if key != "logger"} | {"log_level": 4}
+    admin = AdminClient(quiet)
     counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
     half, op = counts[names.half], counts[names.op]
     if half != op:

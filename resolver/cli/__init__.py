@@ -15,7 +15,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from ..errors import TxResolverError
-from . import broker, config, topics, up
+from . import agent, broker, config, topics, up
 
 __all__ = ["app", "main"]
 
@@ -25,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(agent.agent)
 app.command()(broker.broker)
 app.command()(config.config)
 app.command()(up.up)
