@@ -103,7 +103,12 @@ class Table:
         ending = ".+" if self.topic.endswith(".") else ""
         return re.escape(names.prefix + self.topic) + ending
 
+    def holds(self, topic: str, names: Names) -> bool:
+        """Whether records of `topic` land here."""
+        own = names.prefix + self.topic
+        return topic.startswith(own) if own.endswith(".") else topic == own
+
     def takes(self, topic: Column, names: Names) -> Column:
-        """Whether a record of `topic` belongs here."""
+        """Do the same as `holds`, in Spark."""
         own = names.prefix + self.topic
         return topic.startswith(own) if own.endswith(".") else topic == own

@@ -1,0 +1,178 @@
+"""The job `land`: every record of the protocol into six Delta tables, each once.
+
+Runs in a session beside resolve, or by itself:
+
+    spark-submit pipelines/land.py --bootstrap-servers H --tables DIR --checkpoint DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipelines.land_start import starting_offsets
+from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
+from pipelines.session import spark_session
+from resolver.errors import TxResolverError
+from resolver.kafka import spark_kafka_options
+from resolver.protocol import Names
+from resolver.settings import Settings, load_for_command
+from resolver.tables import TABLES, Table, topics_pattern
+from resolver.tables.delta import append, create_table, table_path
+
+#: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
+_ROWS_PER_FILE = 125_000
+
+
+def land_query(
+    spark: SparkSession,
+    settings: Settings,
+    tables: Path | str,
+    checkpoint: Path | str,
+    available_now: bool = False,
+) -> StreamingQuery:
+    """Make the tables that are missing and start the query that fills them.
+
+    With `available_now` it ends by itself when all that was stored at its start has landed.
+    """
+    for table in TABLES:
+        create_table(spark, tables, table)
+    records = _records(spark, settings, starting_offsets(spark, settings, tables, checkpoint))
+    writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
+    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
+    return _start(spark, _triggered(writer, settings, available_now))
+
+
+def land_rest(
+    query: StreamingQuery,
+    spark: SparkSession,
+    settings: Settings,
+    tables: Path | str,
+    checkpoint: Path | str,
+    timeout_seconds: float,
+) -> bool:
+    """Stop a land query, then land whatever Kafka holds at this moment.
+
+    Returns whether all of it landed in time. What did not lands after the next start.
+    """
+    if not finish_batch(query, timeout_seconds):
+        return False
+    last = land_query(spark, settings, tables, checkpoint, available_now=True)
+    done = bool(last.awaitTermination(int(timeout_seconds)))
+    if not done:
+        last.stop()
+    return done
+
+
+class _Landing:
+    """What is done with a batch: each table gets its rows, in a commit that it takes once."""
+
+    def __init__(self, names: Names, tables: Path | str) -> None:
+        self._names = names
+        self._tables = tables
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        query_id = _query_id(batch)
+        batch.persist()
+        try:
+            counts = {row[0]: row[1] for row in batch.groupBy("topic").count().collect()}
+            for table in TABLES:
+                rows = sum(n for topic, n in counts.items() if table.holds(topic, self._names))
+                if rows:
+                    self._append(table, batch, rows, f"{query_id}.{table.name}", batch_id)
+        finally:
+            batch.unpersist()
+
+    def _append(
+        self, table: Table, batch: DataFrame, count: int, app_id: str, batch_id: int
+    ) -> None:
+        records = batch.where(table.takes(batch["topic"], self._names))
+        rows = table.rows(records).coalesce(1 + count // _ROWS_PER_FILE)
+        append(rows, table_path(self._tables, table), app_id, batch_id)
+
+
+def _query_id(batch: DataFrame) -> str:
+    """Return the id that a checkpoint gives its query: another checkpoint, another id.
+
+    With a fixed one Delta would take the batches of a new checkpoint, numbered from 0, for
+    batches that it holds, and leave them out without a word.
+    """
+    query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query_id is None:
+        raise RuntimeError("Spark did not say which query a batch belongs to")
+    return query_id
+
+
+def _records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
+    options = {
+        **spark_kafka_options(settings),
+        # Spark asks for a partition's end behind a fetch that waits for more records, on the same
+        # connection: with Kafka's 500 ms each partition costs a batch half a second.
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.isolation.level": "read_committed",
+        "subscribePattern": topics_pattern(Names(settings.topic_prefix)),
+        "includeHeaders": "true",
+        "startingOffsets": starting,
+        # Records that Kafka deleted before they landed: stop, rather than keep a ledger with gaps.
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(settings.land_max_offsets_per_trigger),
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def _triggered(
+    writer: DataStreamWriter, settings: Settings, available_now: bool
+) -> DataStreamWriter:
+    if available_now:
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=f"{settings.land_trigger_interval_ms} milliseconds")
+
+
+def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
+    """Start in a pool of its own, which the query's thread inherits."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", "land")
+    try:
+        return writer.start()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", cast(str, None))
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Land the protocol's records in Delta tables.")
+    parser.add_argument("--config", type=Path, help="settings file (TOML)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--bootstrap-servers", help="Kafka's brokers, host:port")
+    parser.add_argument("--tables", required=True, help="folder of the tables")
+    parser.add_argument("--checkpoint", required=True, help="folder of the query's checkpoint")
+    parser.add_argument(
+        "--available-now", action="store_true", help="land what is there now, then end"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job until it is told to stop (SIGINT, SIGTERM)."""
+    given = _arguments(arguments)
+    try:
+        options = {"bootstrap_servers": given.bootstrap_servers}
+        settings = load_for_command(given.config, given.set, options)
+        spark = spark_session(settings, "txresolver land")
+        query = land_query(spark, settings, given.tables, given.checkpoint, given.available_now)
+        print(f"landing: tables={given.tables} checkpoint={given.checkpoint}", flush=True)
+        run_until_stopped(lambda seconds: query.awaitTermination(cast(int, seconds)))
+        finish_batch(query, STOP_SECONDS)
+    except TxResolverError as error:
+        print(f"land: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
