@@ -37,9 +37,9 @@ def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Que
 
     Describing makes no topic, whatever the broker's settings.
     """
-    # An AdminClient is not polled: it would write its log, and chatter at its end, to stderr.
-    quiet = {key: value for key, value in options.items() if key != "logger"} | {"log_level": 4}
-    admin = AdminClient(quiet)
+    # Its log goes to the logger in `options`, or rather nowhere, since it is not polled: what
+    # matters is in the errors below.
+    admin = AdminClient({**options, "log_level": 4})
     counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
     half, op = counts[names.half], counts[names.op]
     if half != op:
