@@ -21,8 +21,8 @@ DECISIONS = (
     "queue int, part int, decisions binary, wake_at_ms long, watermark_ms long, "
     "pending long, waiting long, duplicates long"
 )
-#: A quarantined record may take as much as a half may by default, without the marks put on it.
-_QUARANTINE_BYTES = 1_048_576
+#: What a quarantined record may take: a half of the default size, and the marks put on it.
+_QUARANTINE_BYTES = 1_048_576 + 32_768
 
 
 def decide(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..errors import MalformedHalf
 from . import names as n
 from .half import Half, decode_half
-from .record import Headers
+from .record import Headers, short
+
+_HALF_OFFSET = re.compile(rb"([0-9]{1,10}):([0-9]{1,19})")
+_TIMES = re.compile(rb"([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,24 @@ def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> C
 
     The message's own key is not in a check (the transaction id is the record's key).
     """
-    marks = {name: value for name, value in headers if name in n.OUTPUT_HEADERS}
-    rest = [header for header in headers if header[0] not in n.OUTPUT_HEADERS]
-    try:
-        queue, offset = (marks[n.HALF_OFFSET] or b"").decode().split(":")
-        times = int(marks[n.TRANSACTION_CHECK_TIMES] or b"")
-        return Check(decode_half(None, body, rest, prefix), int(queue), int(offset), times)
-    except (KeyError, ValueError) as error:
+    marks: dict[str, bytes | None] = {}
+    rest: Headers = []
+    for name, value in headers:
+        if name not in n.OUTPUT_HEADERS:
+            rest.append((name, value))
+        elif name in marks:
+            raise MalformedHalf(f"header {name} of a check is repeated")
+        else:
+            marks[name] = value
+    queue, offset = _numbers(n.HALF_OFFSET, marks, _HALF_OFFSET)
+    (times,) = _numbers(n.TRANSACTION_CHECK_TIMES, marks, _TIMES)
+    return Check(decode_half(None, body, rest, prefix), queue, offset, times)
+
+
+def _numbers(name: str, marks: dict[str, bytes | None], form: re.Pattern[bytes]) -> list[int]:
+    match = form.fullmatch(marks.get(name) or b"")
+    if match is None:
         raise MalformedHalf(
-            f"a check needs HALF_OFFSET and TRANSACTION_CHECK_TIMES: {error}"
-        ) from error
+            f"header {name} of a check is {short(marks.get(name))}; it must be {form.pattern!r}"
+        )
+    return [int(number) for number in match.groups()]

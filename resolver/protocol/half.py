@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..errors import MalformedHalf
 from . import names as n
-from .record import Headers, Record, text
+from .record import Headers, Record, short, text
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
@@ -141,8 +141,4 @@ def _text(name: str, protocol: dict[str, bytes | None]) -> str:
 def _illegal(name: str, protocol: dict[str, bytes | None], rule: str) -> MalformedHalf:
     if name not in protocol:
         return MalformedHalf(f"header {name} is missing")
-    return MalformedHalf(f"header {name} is {_shortened(protocol[name])}; it {rule}")
-
-
-def _shortened(value: bytes | None) -> str:
-    return repr(value if value is None else value[:64])
+    return MalformedHalf(f"header {name} is {short(protocol[name])}; it {rule}")

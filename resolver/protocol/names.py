@@ -53,20 +53,19 @@ MAX_PARTITION = 2**31 - 1
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-@lru_cache(maxsize=4096)
 def legal_topic(name: str) -> bool:
     """Whether Kafka accepts `name` as a topic's name."""
-    return (
-        len(name) <= MAX_TOPIC_LENGTH
-        and _LEGAL.fullmatch(name) is not None
-        and name not in (".", "..")
-    )
+    return len(name) <= MAX_TOPIC_LENGTH and _is_legal(name) and name not in (".", "..")
 
 
-@lru_cache(maxsize=4096)
 def legal_group(name: str) -> bool:
     """Whether `name` can be a producer group: legal within a topic's name, up to 200 characters."""
-    return len(name) <= MAX_GROUP_LENGTH and _LEGAL.fullmatch(name) is not None
+    return len(name) <= MAX_GROUP_LENGTH and _is_legal(name)
+
+
+@lru_cache(maxsize=4096)  # of short names only: what is remembered is anybody's to choose
+def _is_legal(name: str) -> bool:
+    return _LEGAL.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import orjson
 
 from ..errors import MalformedOp
 from . import names as n
-from .record import Headers, Record
+from .record import Headers, Record, short
 
 
 class TransactionStatus(str, Enum):
@@ -52,7 +52,8 @@ class Op:
             "offsets": [element.offset for element in self.elements],
             "transaction_ids": [element.transaction_id for element in self.elements],
             "from_check": self.from_check,
-            "remark": self.remark,
+            # Often an exception's text, which may hold what UTF-8 can't: a remark must not fail.
+            "remark": self.remark and self.remark.encode("utf-8", "replace").decode(),
         }
         if self.actor is not None:
             body["actor"] = self.actor
@@ -77,7 +78,7 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
     """
     tags = [value for name, value in headers if name == n.TAGS]
     if tags != [n.OP_TAG]:
-        raise MalformedOp(f"header TAGS is {tags!r}; an op has it once, as b'd'")
+        raise MalformedOp(f"header TAGS is {short(tags)}; an op has it once, as b'd'")
     body = _body(value)
     offsets, ids = _list(body, "offsets"), _list(body, "transaction_ids")
     if len(offsets) != len(ids) or not offsets:
@@ -103,7 +104,7 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
         elements=tuple(elements),
         from_check=_flag(body, "from_check"),
         remark=_optional_text(body, "remark"),
-        actor=_optional_text(body, "actor"),
+        actor=_actor(body),
         malformed=tuple(malformed),
     )
 
@@ -123,48 +124,50 @@ def _state(body: dict[str, Any]) -> TransactionStatus:
         return TransactionStatus(body.get("state"))
     except ValueError:
         legal = ", ".join(status.value for status in TransactionStatus)
-        raise MalformedOp(f"state is {_short(body.get('state'))}; it must be {legal}") from None
+        raise MalformedOp(f"state is {short(body.get('state'))}; it must be {legal}") from None
 
 
 def _group(body: dict[str, Any]) -> str:
     group = body.get("group")
     if not isinstance(group, str) or not n.legal_group(group):
-        raise MalformedOp(f"group is {_short(group)}; it must be 1-200 of a-z A-Z 0-9 . _ -")
+        raise MalformedOp(f"group is {short(group)}; it must be 1-200 of a-z A-Z 0-9 . _ -")
     return group
 
 
 def _list(body: dict[str, Any], name: str) -> list[Any]:
     value = body.get(name)
     if not isinstance(value, list):
-        raise MalformedOp(f"{name} is {_short(value)}; it must be a list")
+        raise MalformedOp(f"{name} is {short(value)}; it must be a list")
     return value
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
-        raise MalformedOp(f"{name} is {_short(value)}; it must be true or false")
+        raise MalformedOp(f"{name} is {short(value)}; it must be true or false")
     return value
 
 
 def _optional_text(body: dict[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise MalformedOp(f"{name} is {_short(value)}; it must be text or null")
+        raise MalformedOp(f"{name} is {short(value)}; it must be text or null")
     return value
+
+
+def _actor(body: dict[str, Any]) -> str | None:
+    actor = _optional_text(body, "actor")
+    if actor == "":
+        raise MalformedOp("actor is ''; it must name an operator, or be null")
+    return actor
 
 
 def _element_error(offset: Any, transaction_id: Any) -> str | None:
     if type(offset) is not int or not 0 <= offset <= n.MAX_OFFSET:
-        return f"offset is {_short(offset)}; it must be a whole number from 0 to 2^63-1"
+        return f"offset is {short(offset)}; it must be a whole number from 0 to 2^63-1"
     if (
         not isinstance(transaction_id, str)
         or not 1 <= len(transaction_id) <= n.MAX_TRANSACTION_ID_LENGTH
     ):
-        return f"transaction id is {_short(transaction_id)}; it must be text of 1-128 characters"
+        return f"transaction id is {short(transaction_id)}; it must be text of 1-128 characters"
     return None
-
-
-def _short(value: Any) -> str:
-    written = repr(value)
-    return written if len(written) <= 80 else written[:77] + "..."

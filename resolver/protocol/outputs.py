@@ -7,9 +7,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from ..errors import ProtocolError
 from . import names as n
 from .half import Half
-from .record import Headers, Record
+from .record import Headers, Record, short
+
+#: What the marks of a quarantined record take at most, with room for some of the record.
+LEAST_QUARANTINE_BYTES = 4096
+_MAX_ERROR_BYTES = 1024
+_RECORD_OVERHEAD = 36  # the longest varints of length, attributes, time, offset, key, value, count
+_HEADER_OVERHEAD = 10
 
 
 class Outcome(str, Enum):
@@ -148,41 +155,69 @@ class Refused(NamedTuple):
     headers: Headers
 
     def to_record(self, names: n.Names, max_bytes: int) -> Record:
-        """Encode as a record of the quarantine topic; its value is cut to fit `max_bytes`."""
+        """Encode as a record of the quarantine topic, cut so that it takes `max_bytes` at most.
+
+        At least `LEAST_QUARANTINE_BYTES`: what says why is never cut off.
+        """
+        if max_bytes < LEAST_QUARANTINE_BYTES:
+            raise ValueError(f"max_bytes is {max_bytes}; give {LEAST_QUARANTINE_BYTES} or more")
         marks: Headers = [
             (n.REASON, self.reason.value.encode()),
-            (n.ERROR, self.error.encode("utf-8", "replace")[:1024]),
+            (n.ERROR, _cut_text(self.error, _MAX_ERROR_BYTES)),
             (n.SOURCE, self.source.encode()),
         ]
         if self.element is not None:
             marks.append((n.ELEMENT, str(self.element).encode()))
-        headers, key, value = self.headers, self.key, self.value
-        if _size(key, value, headers) > max_bytes:
+        key, value, headers = self.key, self.value, self.headers
+        if record_bytes(key, value, headers + marks) > max_bytes:
             marks.append((n.TRUNCATED, b"true"))
-            headers = _fitting(headers, max_bytes // 4)
-            key = key[: max_bytes // 4] if key is not None else None
-            value = value[: max_bytes // 4] if value is not None else None
+            left = max_bytes - record_bytes(None, None, marks)
+            key, value, headers = _cut(key, value, headers, left)
         return Record(names.quarantine, key, value, [*headers, *marks])
 
 
-def _fitting(headers: Headers, max_bytes: int) -> Headers:
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return the bytes of a record, its lengths counted as long as they can be."""
+    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    return size + sum(map(_header_bytes, headers))
+
+
+def _header_bytes(header: tuple[str, bytes | None]) -> int:
+    return len(header[0].encode()) + len(header[1] or b"") + _HEADER_OVERHEAD
+
+
+def _cut(
+    key: bytes | None, value: bytes | None, headers: Headers, max_bytes: int
+) -> tuple[bytes | None, bytes | None, Headers]:
+    """Cut headers and key to a quarter each, the value to what is left."""
     kept: Headers = []
+    room = max_bytes // 4
     for header in headers:
-        max_bytes -= len(header[0]) * 4 + len(header[1] or b"") + 12
-        if max_bytes < 0:
+        room -= _header_bytes(header)
+        if room < 0:
             break
         kept.append(header)
-    return kept
+    key = None if key is None else key[: max_bytes // 4]
+    left = max_bytes - len(key or b"") - sum(map(_header_bytes, kept))
+    return key, None if value is None else value[:left], kept
 
 
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    named = sum(len(name.encode()) + len(content or b"") + 12 for name, content in headers)
-    return len(key or b"") + len(value or b"") + named
+def _cut_text(text: str, max_bytes: int) -> bytes:
+    """Encode a text, cut between two characters."""
+    cut = text.encode("utf-8", "replace")[:max_bytes]
+    return cut.decode("utf-8", "ignore").encode()
 
 
-def decode_resolution(value: bytes) -> Resolution:
-    """Decode a record of the resolution topic, which only this system writes."""
-    fields: dict[str, Any] = orjson.loads(value)
-    fields["outcome"] = Outcome(fields["outcome"])
-    fields["source"] = Source(fields["source"])
+def decode_resolution(value: bytes | None) -> Resolution:
+    """Decode a record of the resolution topic; fields that are not known are passed over.
+
+    Only this system writes it: `ProtocolError` says that something else did.
+    """
+    try:
+        said: dict[str, Any] = orjson.loads(value or b"")
+        fields = {name: said[name] for name in Resolution._fields}
+        fields["outcome"] = Outcome(fields["outcome"])
+        fields["source"] = Source(fields["source"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"{short(value)} is no resolution: {short(str(error))}") from error
     return Resolution(**fields)

@@ -26,3 +26,10 @@ def text(value: bytes) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         return None
+
+
+def short(value: object) -> str:
+    """Quote a value in an error's text, at most 80 characters of it: it may be anybody's."""
+    head = value[:80] if isinstance(value, (str, bytes)) else value
+    written = repr(head)
+    return written if head == value and len(written) <= 80 else written[:77] + "..."
