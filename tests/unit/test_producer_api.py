@@ -1,0 +1,169 @@
+"""The public names, what importing them costs, and what is refused before Kafka is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import resolver
+from resolver import (
+    ListenerError,
+    Message,
+    SettingsError,
+    TransactionAgent,
+    TransactionListener,
+    TransactionProducer,
+    TransactionStatus,
+)
+from resolver.listener import ask, load_listener
+
+NOWHERE = "127.0.0.1:1"
+
+
+class Commits(TransactionListener):
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        return TransactionStatus.COMMIT_MESSAGE
+
+
+def test_the_public_names_are_these() -> None:
+    assert resolver.__all__ == [
+        "AgentHung",
+        "HalfNotAcknowledged",
+        "ListenerError",
+        "Message",
+        "MessageRefused",
+        "SendError",
+        "SettingsError",
+        "Transaction",
+        "TransactionAgent",
+        "TransactionEnd",
+        "TransactionListener",
+        "TransactionProducer",
+        "TransactionSendResult",
+        "TransactionStatus",
+        "TxResolverError",
+    ]
+    assert all(hasattr(resolver, name) for name in resolver.__all__)
+
+
+@pytest.mark.parametrize("module", ["resolver", "resolver.agent", "resolver.producer"])
+def test_importing_the_producer_and_the_agent_loads_nothing_heavy(module: str) -> None:
+    code = (
+        f"import sys, {module}; "
+        "heavy = {'pyspark', 'pandas', 'pyarrow', 'numpy', 'msgpack', 'typer', 'delta'}; "
+        "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_a_listener_nobody_would_answer() -> None:
+    with pytest.raises(ListenerError, match="checks_elsewhere=True"):
+        TransactionProducer("orders", NOWHERE)
+
+
+@pytest.mark.parametrize("group", ["", "a b", "g" * 201, None])
+def test_illegal_groups_are_refused(group: Any) -> None:
+    with pytest.raises(SettingsError, match="group is"):
+        TransactionProducer(group, NOWHERE, Commits())
+    with pytest.raises(SettingsError, match="group is"):
+        TransactionAgent(group, NOWHERE, Commits())
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "transactional.id",
+        "bootstrap.servers",
+        "group.id",
+        "enable.auto.commit",
+        "delivery.report.only.error",
+        "default.topic.config",
+    ],
+)
+def test_options_that_are_ours_are_refused_with_the_reason(option: str) -> None:
+    with pytest.raises(SettingsError, match=f"'{option}' can't be set.*: .+; remove it"):
+        TransactionProducer("orders", NOWHERE, Commits(), kafka={option: "1"})
+    with pytest.raises(SettingsError, match=f"'{option}' can't be set"):
+        TransactionAgent("orders", NOWHERE, Commits(), kafka={option: "1"})
+
+
+@pytest.mark.parametrize("servers", ["", " ", None])
+def test_without_brokers_it_says_what_to_give(servers: Any) -> None:
+    with pytest.raises(SettingsError, match="bootstrap_servers is"):
+        TransactionProducer("orders", servers, Commits())
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"check_thread_pool_max_size": 0},
+        {"check_thread_pool_min_size": 6},
+        {"check_request_hold_max": "many"},
+        {"check_timeout_ms": -1},
+    ],
+)
+def test_limits_of_the_agent_are_checked(limits: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(limits))):
+        TransactionAgent("orders", NOWHERE, Commits(), **limits)
+
+
+def test_secrets_are_in_no_repr() -> None:
+    agent = TransactionAgent("orders", NOWHERE, Commits(), kafka={"sasl.password": "hunter2"})
+    assert "orders" in repr(agent)
+    assert "hunter2" not in repr(agent)
+
+
+class Asynchronous:
+    async def check_local_transaction(self, message: Message) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "listener, why", [(object(), "no method check_local"), (Asynchronous(), "is async")]
+)
+def test_a_listener_that_can_not_be_asked_is_refused(listener: Any, why: str) -> None:
+    with pytest.raises(ListenerError, match=why):
+        TransactionProducer("orders", NOWHERE, listener)
+    with pytest.raises(ListenerError, match=why):
+        TransactionAgent("orders", NOWHERE, listener)
+
+
+@pytest.mark.parametrize("said", [None, "COMMIT_MESSAGE", True, 1, object()])
+def test_anything_but_a_status_is_unknown_with_a_remark(said: Any) -> None:
+    answer = ask(lambda: said)
+    assert answer.state is TransactionStatus.UNKNOWN
+    assert type(said).__name__ in (answer.remark or "")
+
+
+def test_an_exception_is_unknown_with_a_remark() -> None:
+    def fails() -> None:
+        raise KeyError("no such order")
+
+    answer = ask(fails)
+    assert answer.state is TransactionStatus.UNKNOWN
+    assert "fails raised KeyError" in (answer.remark or "")
+
+
+def test_a_listener_is_loaded_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_listener.py").write_text(
+        "class Shop:\n    def check_local_transaction(self, message): ...\n"
+        "class Needs(Shop):\n    def __init__(self, database): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert type(load_listener("shop_listener:Shop")).__name__ == "Shop"
+    for path, why in {
+        "shop_listener": "give package.module:Class",
+        "shop_listener:Missing": "has no attribute",
+        "no_such_module:Shop": "No module named",
+        "shop_listener:Needs": "made without arguments",
+    }.items():
+        with pytest.raises(ListenerError, match=why):
+            load_listener(path)
