@@ -113,9 +113,6 @@ def _query_id(batch: DataFrame) -> str:
 def _records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
     options = {
         **spark_kafka_options(settings),
-        # Spark asks for a partition's end behind a fetch that waits for more records, on the same
-        # connection: with Kafka's 500 ms each partition costs a batch half a second.
-        "kafka.fetch.max.wait.ms": "10",
         "kafka.isolation.level": "read_committed",
         "subscribePattern": topics_pattern(Names(settings.topic_prefix)),
         "includeHeaders": "true",

@@ -36,7 +36,14 @@ def spark_kafka_options(settings: Settings) -> dict[str, str]:
     """
     given = {key: value for key, value in settings.spark.items() if key.startswith("kafka.")}
     translated = java_options(settings.kafka, given)
-    return {"kafka.bootstrap.servers": _servers(settings), **translated, **given}
+    return {
+        "kafka.bootstrap.servers": _servers(settings),
+        # Spark asks for a partition's end behind a fetch that waits for more records, on the same
+        # connection: Kafka's default of 500 ms costs a batch half a second for each partition.
+        "kafka.fetch.max.wait.ms": "10",
+        **translated,
+        **given,
+    }
 
 
 def _servers(settings: Settings) -> str:

@@ -26,6 +26,7 @@ def settings(kafka: dict[str, str], spark: dict[str, str] | None = None) -> Sett
 def java(kafka: dict[str, str], spark: dict[str, str] | None = None) -> dict[str, str]:
     options = spark_kafka_options(settings(kafka, spark))
     assert options.pop("kafka.bootstrap.servers") == SERVERS
+    assert options.pop("kafka.fetch.max.wait.ms") == "10"
     return options
 
 
