@@ -25,7 +25,7 @@ from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
 from resolver.tables import TABLES, Table, topics_pattern
-from resolver.tables.delta import append, create_table, table_path
+from resolver.tables.delta import append, create_tables, table_path
 
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
@@ -42,9 +42,10 @@ def land_query(
 
     With `available_now` it ends by itself when all that was stored at its start has landed.
     """
-    for table in TABLES:
-        create_table(spark, tables, table)
-    records = _records(spark, settings, starting_offsets(spark, settings, tables, checkpoint))
+    starting = "earliest"
+    if create_tables(spark, tables):
+        starting = starting_offsets(spark, settings, tables, checkpoint)
+    records = _records(spark, settings, starting)
     writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
     writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
     return _start(spark, _triggered(writer, settings, available_now))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from resolver.kafka import admin_client
 from resolver.protocol import Names
 from resolver.settings import Settings
-from resolver.tables import TABLES, topics_pattern
+from resolver.tables import topics_pattern
 from resolver.tables.delta import Landed, landed_offsets
 
 _EARLIEST = -2  # Spark's word for it in JSON
@@ -30,9 +30,7 @@ def starting_offsets(
     """
     if _knows_where_it_began(spark, checkpoint):
         return "earliest"
-    landed: Landed = {}
-    for table in TABLES:
-        landed |= landed_offsets(spark, tables, table)
+    landed = landed_offsets(spark, tables)
     return json.dumps(_behind(landed, _partitions(settings))) if landed else "earliest"
 
 

@@ -1,6 +1,6 @@
 """The Delta tables of the ledger: their columns, and how records become their rows."""
 
-from ..protocol import Names
+from .catalogue import TABLES, topics_pattern
 from .check import CHECK
 from .discarded import DISCARDED
 from .half import HALF
@@ -8,8 +8,6 @@ from .op import OP, elements
 from .quarantine import QUARANTINE
 from .resolution import RESOLUTION
 from .table import HEADERS, PARTITION_COLUMN, Field, Table
-
-TABLES = (HALF, OP, CHECK, RESOLUTION, DISCARDED, QUARANTINE)
 
 __all__ = [
     "CHECK",
@@ -26,8 +24,3 @@ __all__ = [
     "elements",
     "topics_pattern",
 ]
-
-
-def topics_pattern(names: Names) -> str:
-    """Return a regular expression for the names of all topics that the tables are made of."""
-    return "|".join(table.topic_pattern(names) for table in TABLES)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .catalogue import TABLES
 from .table import PARTITION_COLUMN, Table
 
 #: Topic, partition and the greatest offset of it that is in a table.
@@ -24,14 +26,21 @@ def table_path(folder: Path | str, table: Table) -> str:
     return f"{str(folder).rstrip('/')}/{table.name}"
 
 
-def create_table(spark: SparkSession, folder: Path | str, table: Table) -> None:
-    """Make an empty table, with comments, so that it can be read before anything has landed."""
-    path = table_path(folder, table)
-    if DeltaTable.isDeltaTable(spark, path):
-        return
+def create_tables(spark: SparkSession, folder: Path | str) -> bool:
+    """Make the tables that are missing, with comments, so that they can be read while empty.
+
+    Returns whether any was there before, which may hold data.
+    """
+    missing = [t for t in TABLES if not DeltaTable.isDeltaTable(spark, table_path(folder, t))]
+    for table in missing:
+        _create(spark, folder, table)
+    return len(missing) < len(TABLES)
+
+
+def _create(spark: SparkSession, folder: Path | str, table: Table) -> None:
     builder = (
         DeltaTable.createIfNotExists(spark)
-        .location(path)
+        .location(table_path(folder, table))
         .addColumns(table.schema)
         .partitionedBy(PARTITION_COLUMN)
         .comment(table.comment)
@@ -52,15 +61,20 @@ def append(rows: DataFrame, path: str, app_id: str, version: int) -> None:
     )
 
 
-def landed_offsets(spark: SparkSession, folder: Path | str, table: Table) -> Landed:
-    """Return the greatest offset of each topic and partition that is in a table."""
-    landed: Landed = {}
-    for row in (
+def landed_offsets(spark: SparkSession, folder: Path | str) -> Landed:
+    """Return the greatest offset of each topic and partition that is in the tables."""
+    places = [
         spark.read.format("delta")
         .load(table_path(folder, table))
+        .select("source_topic", "source_partition", "source_offset")
+        for table in TABLES
+    ]
+    greatest = (
+        reduce(DataFrame.unionAll, places)
         .groupBy("source_topic", "source_partition")
         .agg(F.max("source_offset"))
-        .collect()  # bounded by the number of partitions
-    ):
-        landed.setdefault(row[0], {})[row[1]] = row[2]
+    )
+    landed: Landed = {}
+    for topic, partition, offset in greatest.collect():  # bounded by the number of partitions
+        landed.setdefault(topic, {})[partition] = offset
     return landed
