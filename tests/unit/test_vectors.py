@@ -1,0 +1,326 @@
+"""docs/protocol-vectors.json, which other languages test against, by the code: both ways."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from resolver.errors import MalformedHalf, MalformedOp
+from resolver.protocol import (
+    DiscardReason,
+    Element,
+    Half,
+    HalfAt,
+    Headers,
+    Names,
+    Op,
+    Outcome,
+    QuarantineReason,
+    Record,
+    Refused,
+    Resolution,
+    Source,
+    TransactionStatus,
+    check_record,
+    commit_record,
+    decode_check,
+    decode_half,
+    decode_op,
+    decode_resolution,
+    discarded_record,
+    fence_record,
+    is_fence,
+    legal_group,
+    legal_topic,
+)
+from resolver.protocol.half import parse_immunity
+from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
+from resolver.protocol.packed import pack_headers
+from resolver.step import Decisions, StepSettings, step
+
+VECTORS = json.loads(
+    (Path(__file__).parents[2] / "docs" / "protocol-vectors.json").read_text(encoding="utf-8")
+)
+NAMES = Names()
+
+
+def named(vectors: list[Any]) -> list[Any]:
+    return [pytest.param(vector, id=vector["name"]) for vector in vectors]
+
+
+def content(written: Any) -> bytes | None:
+    """Read bytes: text, hexadecimal or null."""
+    if isinstance(written, dict):
+        return bytes.fromhex(written["hex"])
+    return None if written is None else str(written).encode()
+
+
+def headers_of(written: list[Any]) -> Headers:
+    return [(name, content(value)) for name, value in written]
+
+
+def half_of(fields: dict[str, Any]) -> Half:
+    known = fields | {
+        "key": content(fields["key"]),
+        "body": content(fields["body"]),
+        "headers": headers_of(fields["headers"]),
+    }
+    return Half(**known)
+
+
+def op_of(fields: dict[str, Any]) -> tuple[Op, list[int]]:
+    """Return the op without its refused elements, and their positions."""
+    elements = tuple(Element(**element) for element in fields["elements"])
+    op = Op(
+        TransactionStatus(fields["state"]),
+        fields["group"],
+        elements,
+        fields["from_check"],
+        fields["remark"],
+        fields["actor"],
+    )
+    return op, fields["malformed"]
+
+
+def record_of(written: dict[str, Any]) -> Record:
+    partition, timestamp_ms = written["partition"], written["timestamp_ms"]
+    return Record(
+        written["topic"],
+        content(written["key"]),
+        content(written["value"]),
+        headers_of(written["headers"]),
+        -1 if partition is None else partition,
+        timestamp_ms or 0,
+    )
+
+
+@pytest.mark.parametrize("vector", named(VECTORS["half"]["valid"]))
+def test_halves(vector: Any) -> None:
+    half, record = half_of(vector["fields"]), vector["record"]
+    key, body, headers = content(record["key"]), content(record["value"]), record["headers"]
+    assert decode_half(key, body, headers_of(headers)) == half
+    encoded = half.to_record(NAMES.half)
+    assert (encoded.key, encoded.value) == (key, body)
+    assert (encoded.headers == headers_of(headers)) is vector["exact"]
+
+
+@pytest.mark.parametrize("vector", named(VECTORS["half"]["malformed"]))
+def test_malformed_halves(vector: Any) -> None:
+    with pytest.raises(MalformedHalf, match=f"header {vector['header']} is "):
+        decode_half(None, b"", headers_of(vector["headers"]))
+
+
+def test_every_header_has_a_malformed_half() -> None:
+    at_fault = {vector["header"] for vector in VECTORS["half"]["malformed"]}
+    assert at_fault == HALF_HEADERS | OUTPUT_HEADERS
+
+
+@pytest.mark.parametrize("vector", named(VECTORS["op"]["valid"]))
+def test_ops(vector: Any) -> None:
+    (op, malformed), record = op_of(vector["fields"]), vector["record"]
+    value, headers = content(record["value"]), headers_of(record["headers"])
+    decoded = decode_op(value, headers)
+    assert [position for position, _ in decoded.malformed] == malformed
+    assert (decoded.state, decoded.group, decoded.elements) == (op.state, op.group, op.elements)
+    assert (decoded.from_check, decoded.remark, decoded.actor) == (
+        op.from_check,
+        op.remark,
+        op.actor,
+    )
+    encoded = op.to_record(NAMES.op, 0)
+    assert ((encoded.value, encoded.headers) == (value, headers)) is vector["exact"]
+
+
+@pytest.mark.parametrize("vector", named(VECTORS["op"]["malformed"]))
+def test_malformed_ops(vector: Any) -> None:
+    value, headers = content(vector["record"]["value"]), headers_of(vector["record"]["headers"])
+    assert not is_fence(value, headers)
+    with pytest.raises(MalformedOp):
+        decode_op(value, headers)
+
+
+@pytest.mark.parametrize("record", VECTORS["op"]["fences"])
+def test_fences(record: Any) -> None:
+    headers = headers_of(record["headers"])
+    assert is_fence(content(record["value"]), headers)
+    assert fence_record(NAMES.op, 0).headers == headers
+
+
+def the_half() -> HalfAt:
+    at = VECTORS["outputs"]["half"]
+    headers = headers_of(at["headers"])
+    half = half_of(at["half"])
+    assert decode_half(half.key, half.body, headers) == half
+    return HalfAt(at["queue"], at["offset"], at["stored_at_ms"], half, headers)
+
+
+def test_a_commit() -> None:
+    assert commit_record(the_half()) == record_of(VECTORS["outputs"]["commit"])
+
+
+def test_a_check() -> None:
+    vector, at = VECTORS["outputs"]["check"], the_half()
+    record = record_of(vector["record"])
+    assert check_record(at, vector["times"], NAMES) == record
+    check = decode_check(record.value, record.headers)
+    assert (check.queue, check.offset, check.times) == (at.queue, at.offset, vector["times"])
+    assert check.half == at.half._replace(key=None)
+
+
+@pytest.mark.parametrize("vector", VECTORS["outputs"]["discarded"])
+def test_discarded(vector: Any) -> None:
+    reason = DiscardReason(vector["reason"])
+    written = discarded_record(the_half(), vector["checks"], reason, vector["error"], NAMES)
+    assert written == record_of(vector["record"])
+
+
+@pytest.mark.parametrize("vector", VECTORS["outputs"]["resolution"])
+def test_resolutions(vector: Any) -> None:
+    fields = vector["fields"]
+    said = Resolution(
+        **fields | {"outcome": Outcome(fields["outcome"]), "source": Source(fields["source"])}
+    )
+    record = record_of(vector["record"])
+    assert said.to_record(NAMES.resolution) == record
+    assert decode_resolution(record.value) == said
+
+
+@pytest.mark.parametrize("vector", VECTORS["outputs"]["quarantine"])
+def test_quarantined(vector: Any) -> None:
+    fields = vector["refused"]
+    refused = Refused(
+        fields["source"],
+        fields["element"],
+        QuarantineReason(fields["reason"]),
+        fields["error"],
+        content(fields["key"]),
+        content(fields["value"]),
+        headers_of(fields["headers"]),
+    )
+    assert refused.to_record(NAMES, 1_048_576) == record_of(vector["record"])
+
+
+def test_each_outcome_source_and_reason_has_a_vector() -> None:
+    outputs = VECTORS["outputs"]
+    said = [vector["fields"] for vector in outputs["resolution"]]
+    assert {fields["outcome"] for fields in said} == {outcome.value for outcome in Outcome}
+    assert {fields["source"] for fields in said} == {source.value for source in Source}
+    reasons = {vector["reason"] for vector in outputs["discarded"]}
+    assert reasons == {reason.value for reason in DiscardReason}
+    refused = {vector["refused"]["reason"] for vector in outputs["quarantine"]}
+    assert refused == {reason.value for reason in QuarantineReason}
+
+
+@pytest.mark.parametrize("vector", VECTORS["immunity"])
+def test_immunity(vector: Any) -> None:
+    assert parse_immunity(content(vector["value"])) == vector["seconds"]
+
+
+def test_names() -> None:
+    for kind, is_legal in (("topics", legal_topic), ("groups", legal_group)):
+        assert all(map(is_legal, VECTORS["names"][kind]["legal"])), kind
+        assert not any(map(is_legal, VECTORS["names"][kind]["illegal"])), kind
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's hash of keys as its documentation gives it, 32 bits, unsigned."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = (0x9747B28C ^ len(data)) & mask
+    for start in range(0, len(data) - 3, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * m & mask
+        h = h * m & mask ^ (k ^ k >> 24) * m & mask
+    rest = data[len(data) & ~3 :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+@pytest.mark.parametrize("vector", VECTORS["partitions"]["keys"])
+def test_partitions_follow_from_the_hash(vector: Any) -> None:
+    key = content(vector["key"])
+    assert key is not None
+    hashed = murmur2(key)
+    assert hashed == vector["murmur2"] & 0xFFFFFFFF
+    for count, partition in vector["partitions"].items():
+        assert (hashed & 0x7FFFFFFF) % int(count) == partition
+
+
+# Scenarios of one queue, through the step
+
+
+def stored_half(half: dict[str, Any]) -> dict[str, Any]:
+    sent = Half(half["transaction_id"], "orders", "orders.placed", 1, None, b"body", [])
+    headers = sent.to_record("").headers
+    if "immunity" in half:
+        headers.append(("CHECK_IMMUNITY_TIME_IN_SECONDS", content(half["immunity"])))
+    return stored(half, b"body", headers)
+
+
+def stored_op(op: dict[str, Any]) -> dict[str, Any]:
+    if "fence" in op:
+        return stored(op, b"", fence_record("", 0).headers)
+    body = {name: value for name, value in op.items() if name not in ("offset", "stored_at_ms")}
+    return stored(op, json.dumps(body).encode(), [("TAGS", b"d")])
+
+
+def stored(at: dict[str, Any], value: bytes, headers: Headers) -> dict[str, Any]:
+    packed = pack_headers(headers)
+    place = {"offset": at["offset"], "stored_at": at["stored_at_ms"]}
+    return place | {"key": None, "value": value, "headers": packed}
+
+
+def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    columns = ["offset", "stored_at", "key", "value", "headers"]
+    kinds = {"offset": np.int64, "stored_at": np.int64}
+    table: pd.DataFrame = pd.DataFrame(rows, columns=columns, dtype=object).astype(kinds)
+    return table
+
+
+def told(decisions: Decisions) -> dict[str, Any]:
+    return {
+        "ended": [[e.at.offset, e.outcome.value, e.source.value] for e in decisions.ended],
+        "checks": [[check.at.offset, check.checks] for check in decisions.checks],
+        "refused": [[r.source, r.element, r.reason.value] for r in decisions.refused],
+        "duplicates": decisions.duplicates,
+        "pending": decisions.pending,
+        "waiting": decisions.waiting,
+        "watermark_ms": decisions.watermark_ms,
+    }
+
+
+@pytest.mark.parametrize("scenario", named(VECTORS["scenarios"]["of_one_queue"]))
+def test_scenarios(scenario: Any) -> None:
+    state: dict[str, bytes] = {}
+    settings = StepSettings(**scenario["settings"])
+    for number, batch in enumerate(scenario["batches"]):
+        halves, ops = map(stored_half, batch["halves"]), map(stored_op, batch["ops"])
+        changes, decisions = step(
+            state, 0, frame(list(halves)), frame(list(ops)), batch["now_ms"], settings
+        )
+        for key, value in changes.items():
+            if value is None:
+                del state[key]
+            else:
+                state[key] = value
+        assert told(decisions) == batch["expected"], f"batch {number}"
+
+
+def test_each_outcome_and_reason_of_the_step_is_in_a_scenario() -> None:
+    expected = [
+        batch["expected"]
+        for scenario in VECTORS["scenarios"]["of_one_queue"]
+        for batch in scenario["batches"]
+    ]
+    outcomes = {outcome for said in expected for _, outcome, _ in said["ended"]}
+    assert outcomes == {outcome.value for outcome in Outcome} - {"UNDELIVERABLE"}
+    reasons = {reason for said in expected for _, _, reason in said["refused"]}
+    assert reasons == {reason.value for reason in QuarantineReason} - {
+        "MALFORMED_HALF",
+        "MALFORMED_OP",
+    }
