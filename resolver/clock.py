@@ -62,6 +62,7 @@ class Clock(threading.Thread):
         if self.ident is not None:
             self.join()
         self._producer.flush(_FLUSH_SECONDS)
+        self._producer.close()
 
     def run(self) -> None:
         """Send what is due, and look after the marker now and then."""

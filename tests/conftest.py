@@ -5,8 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 from resolver.broker import Broker
 
@@ -17,6 +21,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     home: Path = tmp_path_factory.mktemp("kafka")
     with Broker(home) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session for all tests of the run, as the jobs have it."""
+    # Imported here: unit tests need neither Spark nor the second that its import takes.
+    from pipelines.session import spark_session
+    from resolver.settings import Settings
+
+    session = spark_session(
+        Settings(queues=2), "tests", master="local[2]", home=tmp_path_factory.mktemp("spark")
+    )
+    yield session
+    session.stop()
 
 
 @pytest.fixture

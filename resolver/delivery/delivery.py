@@ -40,9 +40,8 @@ class Delivery:
     def __init__(self, settings: Settings, checkpoint: str) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
-        self._admin = admin_client(settings)
         self._group = MarkerGroup(settings)
-        self._undeliverable = Undeliverable(settings, Targets(self._admin))
+        self._undeliverable = Undeliverable(settings, Targets(settings))
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._producer: TransactionalProducer | None = None
@@ -191,5 +190,5 @@ class Delivery:
         if missing and self._settings.create_check_topics:
             groups = sorted(topic[len(prefix) :] for topic in missing)
             logger.info("making the check topics of %s", ", ".join(groups))
-            ensure_topics(self._admin, self._settings, groups)
+            ensure_topics(admin_client(self._settings), self._settings, groups)
             self._undeliverable.look_again()

@@ -11,6 +11,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
+from ..kafka import admin_client
+from ..settings import Settings
 from .packed import Message
 
 _MAX_AGE_SECONDS = 60.0
@@ -31,8 +33,8 @@ class Target(NamedTuple):
 class Targets:
     """Topics by name, asked of the cluster again after a minute."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._known: dict[str, Target] = {}
         self._asked_at = 0.0
 
@@ -51,10 +53,11 @@ class Targets:
         self._asked_at = time.monotonic()
 
     def _ask(self, topics: set[str]) -> None:
+        admin = admin_client(self._settings)
         # All topics are listed: to ask for one by its name may create it.
-        listed = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+        listed = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
         found = {topic: listed[topic] for topic in topics & listed.keys()}
-        configs = self._configs(set(found))
+        configs = _configs(admin, set(found))
         for topic, metadata in found.items():
             config = configs.get(topic)
             self._known[topic] = Target(
@@ -63,17 +66,18 @@ class Targets:
                 compacted="compact" in config["cleanup.policy"].value if config else None,
             )
 
-    def _configs(self, topics: set[str]) -> dict[str, Any]:
-        if not topics:
-            return {}
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        configs = {}
-        for resource, future in self._admin.describe_configs(resources).items():
-            try:
-                configs[resource.name] = future.result(_TIMEOUT_SECONDS)
-            except KafkaException:
-                continue  # not allowed: what the topic refuses is found out by sending
-        return configs
+
+def _configs(admin: AdminClient, topics: set[str]) -> dict[str, Any]:
+    if not topics:
+        return {}
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    configs = {}
+    for resource, future in admin.describe_configs(resources).items():
+        try:
+            configs[resource.name] = future.result(_TIMEOUT_SECONDS)
+        except KafkaException:
+            continue  # not allowed: what the topic refuses is found out by sending
+    return configs
 
 
 def batch_bytes(message: Message) -> int:

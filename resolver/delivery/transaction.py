@@ -97,13 +97,13 @@ class TransactionalProducer:
         this producer is of no use any more.
         """
         self._producer.begin_transaction()
+        logger.debug("batch %d: transaction open", marker.batch)
         count = self._send(messages, narrow)
-        logger.debug("batch %d: transaction open, %d records", marker.batch, count)
         self._flush()
         positions, metadata = self._group.positions(marker), self._group.metadata()
         self._producer.send_offsets_to_transaction(positions, metadata, _COMMIT_SECONDS)
         self._producer.commit_transaction(_COMMIT_SECONDS)
-        logger.debug("batch %d: transaction committed", marker.batch)
+        logger.debug("batch %d: transaction committed, %d records", marker.batch, count)
 
     def drop(self) -> None:
         """Let go of an unfinished transaction: the next producer's start aborts it.
@@ -111,6 +111,7 @@ class TransactionalProducer:
         Aborting it here may hang for its whole time-out, and the producer fails when used again.
         """
         self._producer.purge(blocking=False)
+        del self._producer
 
     def _send(self, messages: Iterable[Message], narrow: dict[str, int]) -> int:
         count = 0

@@ -1,0 +1,232 @@
+"""What stands around a resolver in a test: applications, the topics they read, records by hand."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from resolver.protocol import (
+    Element,
+    Half,
+    Headers,
+    Names,
+    Op,
+    Record,
+    Resolution,
+    TransactionStatus,
+    decode_resolution,
+)
+
+COMMIT = TransactionStatus.COMMIT_MESSAGE
+ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
+UNKNOWN = TransactionStatus.UNKNOWN
+
+#: Until something must have happened, on a busy machine.
+PATIENCE_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A half as Kafka stored it."""
+
+    half: Half
+    queue: int
+    offset: int
+    stored_at_ms: int
+
+    @property
+    def at(self) -> str:
+        return f"{self.queue}:{self.offset}"
+
+
+@dataclass
+class World:
+    """One topic prefix on the broker, with a real topic for commits."""
+
+    bootstrap: str
+    prefix: str
+    group: str = "orders"
+    partitions: int = 3
+    _readers: dict[str, Reader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.prefix)
+        self.real = f"real-{uuid.uuid4().hex[:8]}"
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+        self.make_topic(self.real, self.partitions)
+
+    def make_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        topic = NewTopic(name, partitions, 1, config=config)
+        for made in self.admin.create_topics([topic]).values():
+            made.result(30)
+
+    def message(self, **changes: Any) -> Half:
+        """Return a half of the real topic; `changes` are its fields."""
+        fields: dict[str, Any] = {
+            "transaction_id": str(uuid.uuid4()),
+            "group": self.group,
+            "topic": self.real,
+            "born_at_ms": time.time_ns() // 1_000_000,
+            "key": None,
+            "body": b"body",
+            "headers": [],
+        }
+        return Half(**(fields | changes))
+
+    def send_halves(self, halves: Iterable[Half], queue: int = 0) -> list[Sent]:
+        halves = list(halves)
+        stored = self.produce(half.to_record(self.names.half, queue) for half in halves)
+        return [
+            Sent(half, queue, at.offset(), at.timestamp()[1])
+            for half, at in zip(halves, stored, strict=True)
+        ]
+
+    def send_half(self, queue: int = 0, **changes: Any) -> Sent:
+        return self.send_halves([self.message(**changes)], queue)[0]
+
+    def end(
+        self, *sent: Sent, state: TransactionStatus = COMMIT, from_check: bool = False
+    ) -> Message:
+        """Send one op for halves of one queue; return it as it was stored."""
+        elements = [
+            Element(position, one.offset, one.half.transaction_id)
+            for position, one in enumerate(sent)
+        ]
+        op = Op(state, sent[0].half.group, tuple(elements), from_check)
+        return self.produce([op.to_record(self.names.op, sent[0].queue)])[0]
+
+    def produce(self, records: Iterable[Record]) -> list[Message]:
+        """Produce records and return them as they were stored."""
+        stored: dict[int, Message] = {}
+
+        def keep(place: int) -> Callable[[Any, Message], None]:
+            def delivered(error: Any, message: Message) -> None:
+                assert error is None, error
+                stored[place] = message
+
+            return delivered
+
+        count = 0
+        for place, record in enumerate(records):
+            self.producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                headers=list(record.headers),
+                on_delivery=keep(place),
+            )
+            self.producer.poll(0)
+            count += 1
+        assert self.producer.flush(60) == 0
+        return [stored[place] for place in range(count)]
+
+    def reader(self, topic: str) -> Reader:
+        """Return the reader of a topic, which keeps what it has read."""
+        if topic not in self._readers:
+            self._readers[topic] = Reader(self.bootstrap, topic)
+        return self._readers[topic]
+
+    def committed(self, expected: int) -> list[Message]:
+        """Return the messages of the real topic once there are so many."""
+        return self.reader(self.real).until(expected)
+
+    def resolutions(self, expected: int) -> list[Resolution]:
+        """Return the outcomes once there are so many."""
+        read = self.reader(self.names.resolution).until(expected)
+        return [decode_resolution(message.value()) for message in read]
+
+    def outcomes(self, expected: int) -> dict[str, str]:
+        """Return each transaction's outcome, by its id, once so many have one."""
+        return {said.transaction_id: said.outcome.value for said in self.resolutions(expected)}
+
+    def checks(self, expected: int) -> list[Message]:
+        return self.reader(self.names.check(self.group)).until(expected)
+
+    def quarantined(self, expected: int) -> list[Message]:
+        return self.reader(self.names.quarantine).until(expected)
+
+    def discarded(self, expected: int) -> list[Message]:
+        return self.reader(self.names.discarded).until(expected)
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+
+class Reader:
+    """Reads a topic from its beginning, committed records only; keeps them in the order read."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"test-{uuid.uuid4().hex}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        self._unfinished: set[int] | None = None
+        self.messages: list[Message] = []
+
+    def until(self, expected: int, seconds: float = PATIENCE_SECONDS) -> list[Message]:
+        """Read until there are so many, and then all there are; fail if that takes too long."""
+        until = time.monotonic() + seconds
+        while len(self.messages) < expected:
+            said = f"{len(self.messages)} of {expected} records in {self._topic}"
+            assert time.monotonic() < until, said
+            self._read(0.2)
+        return self.all()
+
+    def all(self) -> list[Message]:
+        """Read anew all that is there now."""
+        self._unfinished = None
+        self.messages = []
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self._assign() and self._unfinished:
+            assert time.monotonic() < until, f"{self._topic} can't be read to its end"
+            self._read(0.2)
+        return self.messages
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _read(self, seconds: float) -> None:
+        if not self._assign():
+            self._consumer.poll(seconds)
+            return
+        for message in self._consumer.consume(1_000, seconds):
+            if message.error() is None:
+                self.messages.append(message)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                self._unfinished.discard(message.partition())
+
+    def _assign(self) -> bool:
+        """Begin with all partitions, once the topic is there."""
+        if self._unfinished is None:
+            topics = self._consumer.list_topics(timeout=30).topics
+            if self._topic not in topics:
+                return False
+            self._unfinished = set(topics[self._topic].partitions)
+            begin = [TopicPartition(self._topic, number, 0) for number in self._unfinished]
+            self._consumer.assign(begin)
+        return True
+
+
+def header(message: Message, name: str) -> str | None:
+    """Return a header's value as text, None without it; the last where it is repeated."""
+    values = [value for key, value in headers_of(message) if key == name]
+    return values[-1].decode() if values and values[-1] is not None else None
+
+
+def headers_of(message: Message) -> Headers:
+    return message.headers() or []
