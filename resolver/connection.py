@@ -87,11 +87,16 @@ class Connection:
     def __repr__(self) -> str:
         return f"<Connection of group {self._group!r}>"  # options hold secrets
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a fork, without threads and not to be used."""
+        return os.getpid() != self._pid
+
     def produce(self, record: Record, on_delivery: OnDelivery) -> None:
         """Send without waiting; raises `BufferError` while the local queue is full."""
         if self._closed:
             raise SendError(f"the producer of group {self._group!r} is closed; make a new one")
-        if os.getpid() != self._pid:
+        if self.forked:
             raise SendError(
                 f"the producer of group {self._group!r} was made in process {self._pid} and can't "
                 f"be used in its fork {os.getpid()}; make one after the fork"
@@ -105,13 +110,18 @@ class Connection:
             self._renew(producer, error)
             self._produce(self._producer, record, on_delivery)
 
-    def close(self, timeout: float) -> int:
+    def flush(self, timeout: float) -> int:
         """Wait for what is under way, at most `timeout` seconds; return what is left unsent."""
-        if os.getpid() != self._pid:
+        if self.forked:
             return 0
-        left = self._producer.flush(max(timeout, 0.0))
+        return self._producer.flush(max(timeout, 0.0))
+
+    def close(self, timeout: float) -> int:
+        """Flush, and refuse what comes later; return what is left unsent."""
+        left = self.flush(timeout)
         self._closed = True
-        self._thread.join(1.0)
+        if not self.forked:
+            self._thread.join(1.0)
         return left
 
     def _produce(self, producer: Producer, record: Record, on_delivery: OnDelivery) -> None:

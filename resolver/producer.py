@@ -179,9 +179,13 @@ class TransactionProducer:
 
     def close(self, timeout: float = 30.0) -> None:
         """Let the agent finish, send what is left, wait for it; at most `timeout` seconds."""
+        if self._connection.forked:
+            return  # it is the parent's to close
         deadline = time.monotonic() + timeout
         if self.agent is not None:
             self.agent.stop(timeout)
+        # First the halves: of one that turns up late, a rollback has to be sent.
+        self._connection.flush(deadline - time.monotonic())
         self._ops.close(max(0.0, deadline - time.monotonic()))
         left = self._connection.close(deadline - time.monotonic())
         if left:

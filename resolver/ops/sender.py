@@ -48,6 +48,9 @@ class OpSender:
     ) -> None:
         """Send an end with others of the same key, within the linger time; returns at once."""
         with self._changed:
+            if not self._thread.is_alive():
+                _log.warning("an end of group %s came after the close; it is not sent", self._group)
+                return
             full = self._packer.add(key, offset, transaction_id, time.monotonic(), on_stored)
             if full is not None:
                 self._ready.append(full)

@@ -1,0 +1,372 @@
+"""The producer on a real broker: half, local transaction, op."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from protocol_topics import ProtocolTopics, until
+
+from resolver import (
+    HalfNotAcknowledged,
+    ListenerError,
+    Message,
+    MessageRefused,
+    SendError,
+    TransactionEnd,
+    TransactionListener,
+    TransactionProducer,
+    TransactionSendResult,
+    TransactionStatus,
+)
+from resolver.broker import Broker
+from resolver.protocol import decode_half
+
+COMMIT, ROLLBACK, UNKNOWN = (
+    TransactionStatus.COMMIT_MESSAGE,
+    TransactionStatus.ROLLBACK_MESSAGE,
+    TransactionStatus.UNKNOWN,
+)
+MESSAGE = Message("orders.placed", b"body", b"key", [("a", b"1")])
+
+
+class Local(TransactionListener):
+    """Runs the function that it is given as `arg`."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
+        result: TransactionStatus = arg(message) if callable(arg) else arg
+        return result
+
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        return UNKNOWN
+
+
+@pytest.fixture
+def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
+    made = ProtocolTopics(kafka.bootstrap, prefix)
+    made.make()
+    return made
+
+
+def producer_of(topics: ProtocolTopics, **options: Any) -> TransactionProducer:
+    given = {"listener": Local(), "checks_elsewhere": True, **options}
+    return TransactionProducer(
+        "orders", topics.bootstrap, topic_prefix=topics.names.prefix, **given
+    )
+
+
+def end_of(topics: ProtocolTopics, result: TransactionSendResult) -> list[str]:
+    return [
+        op.state.value
+        for queue, op in topics.ops()
+        for element in op.elements
+        if (queue, element.offset) == (result.queue, result.offset)
+        and element.transaction_id == result.transaction_id
+    ]
+
+
+def test_the_half_is_stored_before_the_local_transaction_and_the_op_after(
+    topics: ProtocolTopics,
+) -> None:
+    seen: list[tuple[Message, int, int]] = []
+
+    def local(message: Message) -> TransactionStatus:
+        seen.append((message, len(topics.read(topics.names.half)), len(topics.ops())))
+        return COMMIT
+
+    with producer_of(topics) as producer:
+        result = producer.send_message_in_transaction(MESSAGE, local)
+    [(message, halves, ops)] = seen
+    assert (halves, ops) == (1, 0)
+    assert message == MESSAGE
+    assert (message.transaction_id, message.half_offset) == (
+        result.transaction_id,
+        result.half_offset,
+    )
+    [stored] = topics.read(topics.names.half)
+    half = decode_half(stored.key(), stored.value(), stored.headers() or [], topics.names.prefix)
+    assert (half.transaction_id, half.group) == (result.transaction_id, "orders")
+    assert (half.topic, half.key, half.body) == ("orders.placed", b"key", b"body")
+    assert (stored.partition(), stored.offset()) == (result.queue, result.offset)
+    assert end_of(topics, result) == ["COMMIT_MESSAGE"]
+
+
+@pytest.mark.parametrize("state", list(TransactionStatus))
+def test_the_op_says_what_the_local_transaction_said(
+    topics: ProtocolTopics, state: TransactionStatus
+) -> None:
+    with producer_of(topics) as producer:
+        result = producer.send_message_in_transaction(MESSAGE, state)
+    assert result.local_transaction_state is state
+    assert end_of(topics, result) == [state.value]
+
+
+def test_any_bytes_arrive_as_they_are(topics: ProtocolTopics) -> None:
+    odd = [None, b"", b"\x00\xff", bytes(range(256))]
+    headers = [("a", None), ("a", b""), ("", b"x"), ("é€", b"\x00\xff"), ("a", b"again")]
+    sent = {}
+    with producer_of(topics) as producer:
+        for key in odd:
+            for body in odd:
+                message = Message("real", body, key, headers, 3, 7)
+                result = producer.send_message_in_transaction(message, COMMIT)
+                sent[result.transaction_id] = message
+    for stored in topics.read(topics.names.half):
+        half = decode_half(stored.key(), stored.value(), stored.headers() or [])
+        assert Message.of_half(half, 0, 0) == sent.pop(half.transaction_id)
+    assert not sent
+
+
+def raises(error: BaseException) -> Callable[[Message], TransactionStatus]:
+    def local(message: Message) -> TransactionStatus:
+        raise error
+
+    return local
+
+
+@pytest.mark.parametrize(
+    "arg, remark", [(None, "NoneType"), ("COMMIT", "str"), (raises(OSError("disk")), "OSError")]
+)
+def test_a_local_transaction_that_says_nothing_usable_is_unknown_with_a_remark(
+    topics: ProtocolTopics, arg: Any, remark: str
+) -> None:
+    with producer_of(topics) as producer:
+        result = producer.send_message_in_transaction(MESSAGE, arg)
+    assert result.local_transaction_state is UNKNOWN
+    assert remark in (result.remark or "")
+    [(_, op)] = topics.ops()
+    assert (op.state, op.remark) == (UNKNOWN, result.remark)
+
+
+def test_an_interrupted_local_transaction_is_unknown_and_the_interrupt_goes_on(
+    topics: ProtocolTopics,
+) -> None:
+    with producer_of(topics) as producer, pytest.raises(KeyboardInterrupt):
+        producer.send_message_in_transaction(MESSAGE, raises(KeyboardInterrupt()))
+    assert [state for _, state in topics.ends()] == ["UNKNOWN"]
+
+
+def test_a_block_commits_on_its_normal_end(topics: ProtocolTopics) -> None:
+    with producer_of(topics) as producer:
+        with producer.transaction(MESSAGE) as tx:
+            assert tx.state is None
+        assert tx.state is COMMIT
+    assert end_of(topics, tx.result()) == ["COMMIT_MESSAGE"]
+
+
+def test_an_exception_in_a_block_rolls_back_and_goes_on(topics: ProtocolTopics) -> None:
+    with producer_of(topics) as producer:
+        with pytest.raises(ZeroDivisionError), producer.transaction(MESSAGE) as tx:
+            raise ZeroDivisionError
+        with pytest.raises(KeyboardInterrupt), producer.transaction(MESSAGE) as interrupted:
+            raise KeyboardInterrupt
+    assert end_of(topics, tx.result()) == ["ROLLBACK_MESSAGE"]
+    assert end_of(topics, interrupted.result()) == ["UNKNOWN"]
+
+
+@pytest.mark.parametrize("way", ["commit", "rollback", "unknown"])
+def test_what_was_ended_inside_a_block_stays(topics: ProtocolTopics, way: str) -> None:
+    with producer_of(topics) as producer:
+        with pytest.raises(ZeroDivisionError), producer.transaction(MESSAGE) as tx:
+            getattr(tx, way)()
+            getattr(tx, way)()
+            raise ZeroDivisionError
+        if way != "commit":
+            with pytest.raises(SendError, match=r"was ended with .* already"):
+                tx.commit()
+    assert [state.partition("_")[0].lower() for state in end_of(topics, tx.result())] == [way]
+
+
+def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTopics) -> None:
+    messages = [Message("orders.placed", bytes([number])) for number in range(100)]
+    with producer_of(topics) as producer:
+        with producer.transactions(messages) as good:
+            assert [tx.message for tx in good] == messages
+        with pytest.raises(ZeroDivisionError), producer.transactions(messages) as bad:
+            raise ZeroDivisionError
+    ends = {
+        (queue, element.offset): op.state for queue, op in topics.ops() for element in op.elements
+    }
+    assert {ends[tx.queue, tx.offset] for tx in good} == {COMMIT}
+    assert {ends[tx.queue, tx.offset] for tx in bad} == {ROLLBACK}
+    assert len({tx.transaction_id for tx in good + bad}) == len(ends) == 200
+    assert {tx.queue for tx in good} == {0, 1}
+
+
+def test_one_refused_message_keeps_all_of_a_block_from_being_stored(
+    topics: ProtocolTopics,
+) -> None:
+    with producer_of(topics) as producer:
+        delayed = Message("orders.placed", b"", headers=[("DELAY", b"3")])
+        with (
+            pytest.raises(MessageRefused, match="delay"),
+            producer.transactions([MESSAGE, delayed]),
+        ):
+            pytest.fail("the block ran")
+    assert topics.read(topics.names.half) == []
+
+
+def test_the_largest_message_is_stored_and_a_larger_one_refused(topics: ProtocolTopics) -> None:
+    ran: list[Message] = []
+
+    def local(message: Message) -> TransactionStatus:
+        ran.append(message)
+        return COMMIT
+
+    with producer_of(topics) as producer:
+        with pytest.raises(MessageRefused, match="at most") as refused:
+            producer.send_message_in_transaction(Message("real", b"x" * 1_048_588), local)
+        over = int(str(refused.value).split(" takes ")[1].split()[0]) - 1_048_588
+        assert not ran
+        producer.send_message_in_transaction(Message("real", b"x" * (1_048_588 - over)), local)
+    assert len(ran) == len(topics.read(topics.names.half)) == 1
+
+
+def test_many_threads_send_at_once_and_their_ops_are_packed(topics: ProtocolTopics) -> None:
+    with producer_of(topics, op_linger_ms=200) as producer, ThreadPoolExecutor(16) as threads:
+        results = list(
+            threads.map(
+                lambda state: producer.send_message_in_transaction(MESSAGE, state),
+                [COMMIT, ROLLBACK] * 200,
+            )
+        )
+    ops = topics.ops()
+    ends = {
+        (queue, e.offset): (op.state, e.transaction_id) for queue, op in ops for e in op.elements
+    }
+    assert ends == {
+        (r.queue, r.offset): (r.local_transaction_state, r.transaction_id) for r in results
+    }
+    assert len(ops) < 200
+    assert {r.queue for r in results} == {0, 1}
+
+
+def test_hooks_see_the_end_and_can_not_harm_it(topics: ProtocolTopics) -> None:
+    ends: list[TransactionEnd] = []
+
+    def fails(end: TransactionEnd) -> None:
+        raise RuntimeError("a hook")
+
+    with producer_of(topics, end_hooks=[fails, ends.append]) as producer:
+        result = producer.send_message_in_transaction(MESSAGE, COMMIT)
+    [end] = ends
+    assert (end.queue, end.offset, end.state) == (result.queue, result.offset, COMMIT)
+    assert (end.transaction_id, end.group, end.from_check) == (
+        result.transaction_id,
+        "orders",
+        False,
+    )
+    assert end.message == MESSAGE
+    assert end_of(topics, result) == ["COMMIT_MESSAGE"]
+
+
+def test_without_a_local_transaction_in_the_listener_sending_is_refused(
+    topics: ProtocolTopics,
+) -> None:
+    class OnlyChecks(TransactionListener):
+        def check_local_transaction(self, message: Message) -> TransactionStatus:
+            return UNKNOWN
+
+    for listener in (None, OnlyChecks()):
+        with producer_of(topics, listener=listener) as producer:
+            with pytest.raises(ListenerError, match="execute_local_transaction"):
+                producer.send_message_in_transaction(MESSAGE)
+            with producer.transaction(MESSAGE):
+                pass
+    assert len(topics.ends()) == 2
+
+
+def test_missing_topics_are_named_with_the_remedy(kafka: Broker, prefix: str) -> None:
+    with pytest.raises(SendError, match=f"{prefix}half does not exist.*topics create"):
+        producer_of(ProtocolTopics(kafka.bootstrap, prefix))
+
+
+def test_a_broker_that_does_not_answer_is_named(prefix: str) -> None:
+    nowhere = ProtocolTopics("127.0.0.1:1", prefix)
+    with pytest.raises(SendError, match=r"no broker of 127\.0\.0\.1:1 answered within 0\.5 s"):
+        producer_of(nowhere, send_timeout_ms=500)
+
+
+def test_a_closed_producer_says_so(topics: ProtocolTopics) -> None:
+    producer = producer_of(topics)
+    producer.close()
+    with pytest.raises(SendError, match="is closed"):
+        producer.send_message_in_transaction(MESSAGE, COMMIT)
+    producer.close()
+
+
+def test_a_fork_of_a_producer_says_what_to_do(topics: ProtocolTopics) -> None:
+    with producer_of(topics) as producer:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.begin(MESSAGE, timeout=1)
+                os.write(writing, b"sent")
+            except SendError as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert b"make one after the fork" in os.read(reading, 1000)
+        assert producer.send_message_in_transaction(MESSAGE, COMMIT).offset == 0
+
+
+def test_its_threads_are_named_and_end_with_it(topics: ProtocolTopics) -> None:
+    def named() -> set[str]:
+        return {t.name for t in threading.enumerate() if t.name.startswith("txresolver")}
+
+    with producer_of(topics, checks_elsewhere=False):
+        assert {"txresolver-acks-orders", "txresolver-ops-orders", "txresolver-agent-orders"} <= (
+            named()
+        )
+    until(lambda: not named())
+
+
+def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it_turns_up(
+    kafka: Broker, prefix: str
+) -> None:
+    topics = ProtocolTopics(kafka.bootstrap, prefix)
+    topics.make()
+    ran: list[Message] = []
+
+    def local(message: Message) -> TransactionStatus:
+        ran.append(message)
+        return COMMIT
+
+    with producer_of(topics, kafka={"linger.ms": "3000"}) as producer:
+        with pytest.raises(HalfNotAcknowledged, match="did not run") as failed:
+            producer.send_message_in_transaction(MESSAGE, local, timeout=0.2)
+        assert isinstance(failed.value.__cause__, KafkaException)
+        with pytest.raises(HalfNotAcknowledged), producer.transaction(MESSAGE, timeout=0.2):
+            pytest.fail("the block ran")
+    assert not ran
+    ends = until(lambda: topics.ends())
+    assert len(topics.read(topics.names.half)) == 2
+    assert [state for _, state in ends] == ["ROLLBACK_MESSAGE"] * 2
+
+
+def test_it_goes_on_after_its_broker_was_away(
+    tmp_path_factory: pytest.TempPathFactory, prefix: str
+) -> None:
+    home = tmp_path_factory.mktemp("away")
+    with Broker(home) as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        topics = ProtocolTopics(broker.bootstrap, prefix)
+        topics.make()
+        producer = producer_of(topics, kafka={"reconnect.backoff.max.ms": "500"})
+        producer.send_message_in_transaction(MESSAGE, COMMIT)
+        until(topics.ends)
+    with pytest.raises(HalfNotAcknowledged):
+        producer.send_message_in_transaction(MESSAGE, COMMIT, timeout=1)
+    with Broker(home, port):
+        result = producer.send_message_in_transaction(MESSAGE, COMMIT, timeout=60)
+        producer.close()
+        ends = topics.ends(result.queue)
+    assert (result.offset, "COMMIT_MESSAGE") in ends
+    assert "ROLLBACK_MESSAGE" in {state for _, state in ends}
