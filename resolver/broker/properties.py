@@ -9,16 +9,33 @@ from .ports import HOST, Ports
 #: Relative to the broker's home, which is its working directory: no path needs escaping.
 DATA = "data"
 FILE = "server.properties"
+CONTROLLER_FILE = "controller.properties"
 
 
 def write_properties(home: Path, ports: Ports) -> None:
-    """Write the file anew at each start: the ports may have changed."""
-    lines = [f"{name}={value}" for name, value in _properties(ports).items()]
-    (home / FILE).write_text("\n".join(["# Written at each start.", *lines, ""]))
+    """Write the broker's file anew at each start: the ports may have changed."""
+    _write(home / FILE, {**_node(ports), **_topics(), **_one_machine()})
 
 
-def _properties(ports: Ports) -> dict[str, object]:
-    return {**_node(ports), **_topics(), **_one_machine()}
+def write_controller_properties(home: Path, ports: Ports, session_timeout_ms: int) -> None:
+    """Write the file of the same node without its broker, which soon counts as gone."""
+    shared = ("node.id", "controller.quorum.bootstrap.servers", "controller.listener.names")
+    node = _node(ports)
+    controller = {
+        **{name: node[name] for name in shared},
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{HOST}:{ports.controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "log.dirs": DATA,
+        "broker.session.timeout.ms": session_timeout_ms,
+        "broker.heartbeat.interval.ms": session_timeout_ms // 2,
+    }
+    _write(home / CONTROLLER_FILE, controller)
+
+
+def _write(file: Path, properties: dict[str, object]) -> None:
+    lines = [f"{name}={value}" for name, value in properties.items()]
+    file.write_text("\n".join(["# Written at each start.", *lines, ""]))
 
 
 def _node(ports: Ports) -> dict[str, object]:
@@ -62,8 +79,7 @@ def _one_machine() -> dict[str, object]:
         "num.network.threads": 2,
         "num.io.threads": 4,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-        # After a kill the controller takes the new broker for a second one until the old one's
-        # session has run out: a start waits as long. Shorter ones break on a busy machine.
-        "broker.session.timeout.ms": 6_000,
-        "broker.heartbeat.interval.ms": 1_000,
+        # A busy machine is no reason to fence the only broker: while it has no leader, Kafka
+        # drops what it was about to write of a transaction's end (see recovery.py).
+        "broker.session.timeout.ms": 60_000,
     }

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +23,7 @@ from .jars import kafka_classpath
 from .java import find_java
 from .ports import HOST, Ports, ports_of
 from .properties import DATA, FILE, write_properties
+from .recovery import needs_recovery, recover
 
 #: JVM options of the broker, instead of "-Xms256m -Xmx1g".
 HEAP_VARIABLE = "TXRESOLVER_BROKER_HEAP"
@@ -30,7 +32,8 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 STARTUP_SECONDS = 120.0
 FORMAT_SECONDS = 120.0
 STOP_SECONDS = 20.0
-DYING_SECONDS = 15.0
+#: A broker whose owner was killed may still be stopping.
+DYING_SECONDS = 30.0
 POLL_SECONDS = 0.1
 TAIL_LINES = 20
 MIN_FREE_BYTES = 256 * 1024 * 1024
@@ -93,8 +96,13 @@ class Broker:
         java = find_java()
         classpath = os.pathsep.join(map(str, kafka_classpath()))
         try:
-            self._prepare([str(java), "-cp", classpath])
-            self._launch([str(java), *self._options(), "-cp", classpath, "kafka.Kafka", FILE])
+            ports = self._prepare()
+            launch = partial(self._launch, str(java), classpath)
+            if not (self.home / DATA / "meta.properties").exists():  # written last by the format
+                self._format([str(java), "-cp", classpath])
+            elif needs_recovery(self.home):
+                recover(self.home, ports, launch, self._startup_seconds)
+            self._process = launch(FILE, self.log.name)
             self._await_ready()
         except OSError as error:
             self.stop()
@@ -124,8 +132,8 @@ class Broker:
             self.check()
             time.sleep(POLL_SECONDS)
 
-    def _prepare(self, java: list[str]) -> None:
-        """Take the folder, see that there is room, choose the ports, format the log once."""
+    def _prepare(self) -> Ports:
+        """Take the folder, see that there is room, choose the ports."""
         self.home.mkdir(parents=True, exist_ok=True)
         if not self._lock.acquire_after(DYING_SECONDS):
             raise BrokerError(
@@ -140,8 +148,7 @@ class Broker:
             )
         self._ports = ports_of(self.home, self._wanted)
         write_properties(self.home, self._ports)
-        if not (self.home / DATA / "meta.properties").exists():  # written last by the format
-            self._format(java)
+        return self._ports
 
     def _format(self, java: list[str]) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -166,19 +173,17 @@ class Broker:
             said = (done.stdout + done.stderr).strip()
             raise BrokerError(f"formatting {self.home / DATA} failed: {said}{_remedy(said)}")
 
-    def _options(self) -> list[str]:
+    def _launch(self, java: str, classpath: str, properties: str, log: str) -> Guarded:
         heap = os.environ.get(HEAP_VARIABLE) or "-Xms256m -Xmx1g"
-        return [
+        options = [
             *heap.split(),
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+            f"-Dbroker.log={log}",
         ]
-
-    def _launch(self, command: list[str]) -> None:
-        self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        out = self.home / "broker.out"
-        self._process = Guarded(command, self.home, out, keep=(self._lock.fileno(),))
+        command = [java, *options, "-cp", classpath, "kafka.Kafka", properties]
+        return Guarded(command, self.home, self.home / "broker.out", keep=(self._lock.fileno(),))
 
     def _await_ready(self) -> None:
         until = time.monotonic() + self._startup_seconds
