@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -36,13 +37,16 @@ class ProtocolTopics:
     def make(self, *groups: str) -> None:
         ensure_topics(admin_client(self.settings), self.settings, groups)
 
-    def check(self, group: str, offset: int, times: int = 1, queue: int = 0) -> HalfAt:
+    def check(self, group: str, offset: int, times: int = 1, queue: int = 0) -> None:
         """Write a check of a made-up half, as the resolver would."""
+        self.write(self.record_of_check(group, offset, times, queue))
+
+    def record_of_check(
+        self, group: str, offset: int, times: int = 1, queue: int = 0, partition: int = -1
+    ) -> Record:
         half = Half(f"id-{queue}-{offset}", group, "orders.placed", 7, b"k", b"body", [("a", b"1")])
-        sent = half.to_record(self.names.half)
-        at = HalfAt(queue, offset, 7, half, sent.headers)
-        self.write(check_record(at, times, self.names))
-        return at
+        at = HalfAt(queue, offset, 7, half, half.to_record(self.names.half).headers)
+        return replace(check_record(at, times, self.names), partition=partition)
 
     def write(self, *records: Record) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})

@@ -1,0 +1,361 @@
+"""The agent on a real broker: checks written as the resolver does, answers read back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from protocol_topics import ProtocolTopics, until
+
+from resolver import (
+    AgentHung,
+    Message,
+    TransactionAgent,
+    TransactionEnd,
+    TransactionListener,
+    TransactionProducer,
+    TransactionStatus,
+)
+from resolver.broker import Broker
+from resolver.protocol import Record
+
+COMMIT, ROLLBACK, UNKNOWN = (
+    TransactionStatus.COMMIT_MESSAGE,
+    TransactionStatus.ROLLBACK_MESSAGE,
+    TransactionStatus.UNKNOWN,
+)
+
+
+class Answers(TransactionListener):
+    """Answers what a function says, and remembers what it was asked."""
+
+    def __init__(self, says: Callable[[Message], Any] = lambda message: COMMIT) -> None:
+        self.asked: list[Message] = []
+        self._says = says
+
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        self.asked.append(message)
+        answer: TransactionStatus = self._says(message)
+        return answer
+
+
+class Gate(Answers):
+    """Answers when it is opened."""
+
+    def __init__(self, says: Callable[[Message], Any] = lambda message: COMMIT) -> None:
+        super().__init__(self._wait)
+        self.open = threading.Event()
+        self._then = says
+
+    def _wait(self, message: Message) -> Any:
+        assert self.open.wait(60)
+        return self._then(message)
+
+
+@pytest.fixture
+def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
+    made = ProtocolTopics(kafka.bootstrap, prefix)
+    made.make(group_of(made))
+    return made
+
+
+def group_of(topics: ProtocolTopics) -> str:
+    """Consumer groups know no prefix: each test has its own."""
+    return f"orders-{topics.names.prefix}x"
+
+
+@contextmanager
+def agent_of(
+    topics: ProtocolTopics, listener: TransactionListener, ready: bool = True, **options: Any
+) -> Iterator[TransactionAgent]:
+    agent = TransactionAgent(
+        group_of(topics),
+        topics.bootstrap,
+        listener,
+        topic_prefix=topics.names.prefix,
+        **options,
+    )
+    with agent:
+        assert not ready or agent.wait_ready(60)
+        yield agent
+
+
+def test_a_check_is_answered_in_its_queue(topics: ProtocolTopics) -> None:
+    said = {"id-0-17": COMMIT, "id-1-18": ROLLBACK, "id-1-19": UNKNOWN}
+    listener = Answers(lambda message: said[message.transaction_id or ""])
+    with agent_of(topics, listener):
+        topics.check(group_of(topics), 17, queue=0)
+        topics.check(group_of(topics), 18, queue=1)
+        topics.check(group_of(topics), 19, queue=1)
+        until(lambda: len(topics.ends()) == 3)
+    answers = {
+        (queue, element.offset, element.transaction_id): (op.state, op.from_check, op.group)
+        for queue, op in topics.ops()
+        for element in op.elements
+    }
+    group = group_of(topics)
+    assert answers == {
+        (0, 17, "id-0-17"): (COMMIT, True, group),
+        (1, 18, "id-1-18"): (ROLLBACK, True, group),
+        (1, 19, "id-1-19"): (UNKNOWN, True, group),
+    }
+
+
+def test_the_listener_sees_the_message_as_it_was_sent(topics: ProtocolTopics) -> None:
+    listener = Answers()
+    with agent_of(topics, listener):
+        topics.check(group_of(topics), 17, times=3, queue=1)
+        until(lambda: listener.asked)
+    [message] = listener.asked
+    assert message == Message("orders.placed", b"body", None, [("a", b"1")])
+    assert (message.transaction_id, message.half_offset) == ("id-1-17", "1:17")
+    assert (message.check_times, message.born_at_ms) == (3, 7)
+
+
+@pytest.mark.parametrize("says", [None, "COMMIT_MESSAGE", KeyError("order")])
+def test_an_exception_or_no_status_is_unknown_with_a_remark(
+    topics: ProtocolTopics, says: Any
+) -> None:
+    def fails(message: Message) -> Any:
+        if isinstance(says, Exception):
+            raise says
+        return says
+
+    with agent_of(topics, Answers(fails)):
+        topics.check(group_of(topics), 17)
+        until(topics.ends)
+        topics.check(group_of(topics), 18)
+        until(lambda: len(topics.ends()) == 2)
+    assert {(op.state, type(says).__name__ in (op.remark or "")) for _, op in topics.ops()} == {
+        (UNKNOWN, True)
+    }
+
+
+def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, topic = group_of(topics), topics.names.check(group_of(topics))
+    topics.write(
+        Record(topic, b"id", b"", [], 0),
+        Record(topic, None, None, [("TRAN_MSG", b"false")], 0),
+    )
+    topics.check(group, 17, queue=2)  # there are two queues
+    topics.write(replace(topics.record_of_check("another", 18), topic=topic))
+    topics.check(group, 19)
+    with agent_of(topics, Answers()):
+        until(topics.ends)
+        until(lambda: topics.committed(group) == 5)
+    assert topics.ends() == [(19, "COMMIT_MESSAGE")]
+    assert caplog.text.count("is passed over") == 4
+
+
+def test_of_several_waiting_checks_for_one_half_only_the_newest_is_asked(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    with agent_of(topics, gate, check_thread_pool_max_size=1) as agent:
+        topics.check(group, 1)
+        until(lambda: gate.asked)
+        for times in (1, 2, 3):
+            topics.check(group, 17, times)
+        topics.check(group, 18)
+        until(lambda: topics_read(topics) == 5 and agent.held == 3)
+        gate.open.set()
+        until(lambda: topics.committed(group) == 5)
+    asked = [(message.half_offset, message.check_times) for message in gate.asked]
+    assert sorted(asked) == [("0:1", 1), ("0:17", 3), ("0:18", 1)]
+    assert sorted(topics.ends()) == [(offset, "COMMIT_MESSAGE") for offset in (1, 17, 18)]
+
+
+def topics_read(topics: ProtocolTopics) -> int:
+    return len(topics.read(topics.names.check(group_of(topics))))
+
+
+def test_no_more_checks_are_held_than_allowed(topics: ProtocolTopics) -> None:
+    group, most = group_of(topics), []
+    gate = Gate()
+    with agent_of(topics, gate, check_request_hold_max=10, check_thread_pool_max_size=2) as agent:
+        for offset in range(60):
+            topics.check(group, offset)
+        until(lambda: agent.held == 10)
+
+        def answered() -> bool:
+            most.append(agent.held)
+            return len(topics.ends()) == 60
+
+        gate.open.set()
+        until(answered)
+    assert max(most) <= 10
+    assert sorted(offset for offset, _ in topics.ends()) == list(range(60))
+    assert len(gate.asked) == 60
+
+
+def test_an_offset_is_committed_only_when_it_and_all_before_it_are_answered(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = threading.Event()
+
+    def first_waits(message: Message) -> TransactionStatus:
+        assert message.half_offset != "0:1" or gate.wait(60)
+        return COMMIT
+
+    topics.write(*(topics.record_of_check(group, offset, partition=1) for offset in (1, 2, 3)))
+    with agent_of(topics, Answers(first_waits)) as agent:
+        until(lambda: len(topics.ends()) == 2)
+        agent.stop(timeout=0.5)  # the first is still being asked
+        assert topics.committed(group) == 0
+        gate.set()
+        assert agent.join(60)
+    assert topics.committed(group) == 3
+
+
+def test_a_stopped_agent_finishes_what_it_asks_and_leaves_the_rest(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    with agent_of(topics, gate, check_thread_pool_max_size=1) as agent:
+        for offset in (1, 2, 3):
+            topics.check(group, offset)
+        until(lambda: gate.asked and agent.held == 3)
+        stopping = threading.Thread(target=agent.stop)
+        stopping.start()
+        until(lambda: agent.held == 1)
+        gate.open.set()
+        stopping.join(60)
+        assert not agent.alive
+    assert len(topics.ends()) == 1
+    again = Answers()
+    with agent_of(topics, again):
+        until(lambda: len(topics.ends()) >= 3)
+    assert {offset for offset, _ in topics.ends()} == {1, 2, 3}
+
+
+def test_a_listener_that_takes_too_long_is_unknown_and_its_late_answer_is_sent(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    with agent_of(topics, gate, check_timeout_ms=300):
+        topics.check(group, 17)
+        until(lambda: topics.ends() == [(17, "UNKNOWN")])
+        until(lambda: topics.committed(group) == 1)
+        [(_, op)] = topics.ops()
+        assert "did not answer within 0.3 s" in (op.remark or "")
+        gate.open.set()
+        until(lambda: topics.ends() == [(17, "UNKNOWN"), (17, "COMMIT_MESSAGE")])
+
+
+def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    with agent_of(topics, gate, check_timeout_ms=300, check_thread_pool_max_size=2) as agent:
+        for offset in (1, 2, 3):
+            topics.check(group, offset)
+        with pytest.raises(AgentHung, match="check_timeout_ms"):
+            agent.join(60)
+        assert not agent.wait_ready(0)
+    assert "every thread waits" in caplog.text
+    with agent_of(topics, Answers()):
+        until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
+    gate.open.set()
+
+
+def test_the_callers_executor_asks(topics: ProtocolTopics) -> None:
+    names: set[str] = set()
+
+    def says(message: Message) -> TransactionStatus:
+        names.add(threading.current_thread().name)
+        return COMMIT
+
+    with ThreadPoolExecutor(2, "mine") as executor:
+        with agent_of(topics, Answers(says), executor=executor):
+            for offset in range(20):
+                topics.check(group_of(topics), offset)
+            until(lambda: len(topics.ends()) == 20)
+    assert names <= {"mine_0", "mine_1"}
+
+
+def test_it_waits_for_a_topic_that_is_not_there_yet(
+    kafka: Broker, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = ProtocolTopics(kafka.bootstrap, prefix)
+    topics.make()
+    with agent_of(topics, Answers(), ready=False):
+        until(lambda: "is not there yet" in caplog.text)
+        topics.make(group_of(topics))
+        topics.check(group_of(topics), 17)
+        until(topics.ends)
+
+
+def test_it_waits_for_the_topics_of_the_protocol(
+    kafka: Broker, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = ProtocolTopics(kafka.bootstrap, prefix)
+    with agent_of(topics, Answers(), ready=False):
+        until(lambda: "op does not exist" in caplog.text or "half does not exist" in caplog.text)
+        topics.make(group_of(topics))
+        topics.check(group_of(topics), 17)
+        until(topics.ends)
+
+
+def test_two_agents_share_the_checks_and_lose_none_when_one_leaves(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    one, two = Answers(), Answers()
+    with agent_of(topics, one):
+        with agent_of(topics, two):
+            for offset in range(50):
+                topics.check(group, offset)
+            until(lambda: {offset for offset, _ in topics.ends()} == set(range(50)))
+        for offset in range(50, 80):
+            topics.check(group, offset)
+        until(lambda: {offset for offset, _ in topics.ends()} == set(range(80)))
+    assert topics.committed(group) == 80
+
+
+def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: ProtocolTopics) -> None:
+    ends: list[TransactionEnd] = []
+    with TransactionProducer(
+        group_of(topics),
+        topics.bootstrap,
+        Answers(),
+        topic_prefix=topics.names.prefix,
+        end_hooks=[ends.append],
+    ) as producer:
+        with producer.transaction(Message("orders.placed", b"")):
+            pass
+        topics.check(group_of(topics), 17)
+        until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
+        assert producer.agent is not None and producer.agent.alive
+    assert [(end.offset, end.from_check) for end in ends] == [(0, False), (17, True)]
+
+
+def test_it_goes_on_after_its_broker_was_away(
+    tmp_path_factory: pytest.TempPathFactory, prefix: str
+) -> None:
+    home = tmp_path_factory.mktemp("away")
+    listener = Answers()
+    with Broker(home) as broker:
+        port = int(broker.bootstrap.rpartition(":")[2])
+        topics = ProtocolTopics(broker.bootstrap, prefix)
+        topics.make(group_of(topics))
+        topics.check(group_of(topics), 1)
+        agents = agent_of(topics, listener, kafka={"reconnect.backoff.max.ms": "500"})
+        agent = agents.__enter__()
+        until(topics.ends)
+    with Broker(home, port):
+        topics.check(group_of(topics), 2)
+        until(lambda: (2, "COMMIT_MESSAGE") in topics.ends())
+        assert agent.alive
+        agents.__exit__(None, None, None)
