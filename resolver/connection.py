@@ -20,6 +20,8 @@ __all__ = ["Connection", "client_options"]
 _log = logging.getLogger(__name__)
 #: librdkafka's own log lines; it tells them when the connection is polled.
 _kafka_log = logging.getLogger("resolver.librdkafka")
+# One dictionary of options serves producers and consumers; each warns of what is the other's.
+_kafka_log.addFilter(lambda line: "property and will be ignored by" not in line.getMessage())
 _POLL_SECONDS = 0.1
 #: Above what any topic takes: the topic's own limit is checked before, and says so better.
 _CLIENT_MAX_BYTES = 1_000_000_000

@@ -55,7 +55,7 @@ class Ending:
         """Send the op without waiting for it, and show it to the hooks."""
         self.send(message, queue, offset, answer, from_check, on_stored)
         if self._hooks:
-            transaction_id = message.transaction_id or ""
+            transaction_id = message.transaction_id
             end = TransactionEnd(
                 self._group, message, transaction_id, queue, offset, answer.state, from_check,
                 answer.remark,
@@ -73,7 +73,7 @@ class Ending:
     ) -> None:
         """Send the op without showing it: hooks have seen it."""
         key = PackKey(queue, answer.state, from_check, answer.remark)
-        self._ops.send(key, offset, message.transaction_id or "", on_stored)
+        self._ops.send(key, offset, message.transaction_id, on_stored)
 
     def _show(self, end: TransactionEnd) -> None:
         for hook in self._hooks:

@@ -22,9 +22,10 @@ class Message:
     | real_qid | the partition of `topic`; None: as Java's default partitioner chooses |
     | check_immunity_seconds | how long no check is sent; None: the resolver's setting |
 
-    The rest is filled in for the listener. `transaction_id` is new for each send; `half_offset`
-    (`queue:offset`) identifies the transaction everywhere; `check_times` counts the checks, 0 in
-    the local transaction. A check does not carry the key: there `key` is None.
+    The rest is filled in for the listener, and empty before. `transaction_id` is new for each
+    send; `born_at_ms` is when that was, by the sender's clock; `half_offset` (`queue:offset`)
+    identifies the transaction everywhere; `check_times` counts the checks, 0 in the local
+    transaction. A check does not carry the key: there `key` is None.
     """
 
     topic: str
@@ -33,9 +34,9 @@ class Message:
     headers: Sequence[tuple[str, bytes | None]] = field(default_factory=list)
     real_qid: int | None = None
     check_immunity_seconds: int | None = None
-    transaction_id: str | None = field(default=None, init=False, compare=False)
-    born_at_ms: int | None = field(default=None, init=False, compare=False)
-    half_offset: str | None = field(default=None, init=False, compare=False)
+    transaction_id: str = field(default="", init=False, compare=False)
+    born_at_ms: int = field(default=0, init=False, compare=False)
+    half_offset: str = field(default="", init=False, compare=False)
     check_times: int = field(default=0, init=False, compare=False)
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from .errors import SendError
+from .errors import SendError, SettingsError
 from .protocol import Names
 
 _log = logging.getLogger(__name__)
@@ -35,11 +35,12 @@ class TopicsMissing(SendError):
 def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Queues:
     """Ask Kafka; raises `TopicsMissing`, or `SendError` when no broker answers in time.
 
+    An option that librdkafka refuses is a `SettingsError`.
     Describing makes no topic, whatever the broker's settings.
     """
     # Its log goes to the logger in `options`, or rather nowhere, since it is not polled: what
     # matters is in the errors below.
-    admin = AdminClient({**options, "log_level": 4})
+    admin = _admin(options)
     counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
     half, op = counts[names.half], counts[names.op]
     if half != op:
@@ -49,6 +50,14 @@ def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Que
         )
     half_bytes, op_bytes = (_max_bytes(admin, name, timeout) for name in (names.half, names.op))
     return Queues(half, half_bytes, op_bytes)
+
+
+def _admin(options: Mapping[str, Any]) -> AdminClient:
+    try:
+        # Some options are refused without idempotence, which the producer will have.
+        return AdminClient({**options, "enable.idempotence": True, "log_level": 4})
+    except KafkaException as error:
+        raise SettingsError(f"librdkafka refused the options: {error.args[0].str()}") from error
 
 
 def _partitions(admin: AdminClient, servers: str, names: Names, timeout: float) -> dict[str, int]:

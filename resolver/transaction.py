@@ -59,7 +59,7 @@ class Transaction:
 
     @property
     def transaction_id(self) -> str:
-        return self.message.transaction_id or ""
+        return self.message.transaction_id
 
     @property
     def state(self) -> TransactionStatus | None:

@@ -87,7 +87,7 @@ def agent_of(
 
 def test_a_check_is_answered_in_its_queue(topics: ProtocolTopics) -> None:
     said = {"id-0-17": COMMIT, "id-1-18": ROLLBACK, "id-1-19": UNKNOWN}
-    listener = Answers(lambda message: said[message.transaction_id or ""])
+    listener = Answers(lambda message: said[message.transaction_id])
     with agent_of(topics, listener):
         topics.check(group_of(topics), 17, queue=0)
         topics.check(group_of(topics), 18, queue=1)

@@ -95,6 +95,11 @@ def test_options_that_are_ours_are_refused_with_the_reason(option: str) -> None:
         TransactionAgent("orders", NOWHERE, Commits(), kafka={option: "1"})
 
 
+def test_an_option_that_librdkafka_does_not_know_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"no\.such\.option"):
+        TransactionProducer("orders", NOWHERE, Commits(), kafka={"no.such.option": "1"})
+
+
 @pytest.mark.parametrize("servers", ["", " ", None])
 def test_without_brokers_it_says_what_to_give(servers: Any) -> None:
     with pytest.raises(SettingsError, match="bootstrap_servers is"):
