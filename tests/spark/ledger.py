@@ -1,0 +1,110 @@
+"""A ledger under test: records written to a real broker, and the tables that they land in."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message, Producer
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipelines.land import land_query
+from resolver.kafka import admin_client, client_config
+from resolver.protocol import Names, Record
+from resolver.settings import Settings
+from resolver.tables import TABLES
+from resolver.topics import ensure_topics
+
+TIMEOUT_SECONDS = 120
+
+#: Where a record stands, and its key, value and headers.
+Stored = tuple[str, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+@dataclass
+class Ledger:
+    """Writes records, lands them, and compares what is in the tables with what was written."""
+
+    spark: SparkSession
+    settings: Settings
+    home: Path
+    written: list[Stored] = field(default_factory=list)
+
+    @property
+    def tables(self) -> Path:
+        return self.home / "tables"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.home / "checkpoint"
+
+    @property
+    def names(self) -> Names:
+        return Names(self.settings.topic_prefix)
+
+    def make_topics(self, *groups: str) -> None:
+        ensure_topics(admin_client(self.settings), self.settings, groups)
+
+    def write(self, *records: Record) -> None:
+        """Write records and wait until Kafka has them."""
+        producer = Producer(client_config(self.settings, **{"linger.ms": 5}))
+        before = len(self.written)
+        for record in records:
+            producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                headers=record.headers,
+                on_delivery=self._note(record),
+            )
+        producer.flush(TIMEOUT_SECONDS)
+        assert len(self.written) == before + len(records)
+
+    def _note(self, record: Record) -> Any:
+        def note(error: object, message: Message) -> None:
+            assert error is None, error
+            place = (message.topic(), message.partition(), message.offset())
+            self.written.append((*place, record.key, record.value, tuple(record.headers)))
+
+        return note
+
+    def query(self, available_now: bool = False) -> StreamingQuery:
+        return land_query(self.spark, self.settings, self.tables, self.checkpoint, available_now)
+
+    def land(self) -> None:
+        """Land all that is stored now."""
+        query = self.query(available_now=True)
+        ended = query.awaitTermination(TIMEOUT_SECONDS)
+        query.stop()
+        assert ended
+
+    def lose_checkpoint(self) -> None:
+        shutil.rmtree(self.checkpoint)
+
+    def rows(self, table: str) -> list[Row]:
+        frame = self.spark.read.format("delta").load(str(self.tables / table))
+        return frame.orderBy("source_topic", "source_partition", "source_offset").collect()
+
+    def landed(self) -> list[Stored]:
+        return [stored(row) for table in TABLES for row in self.rows(table.name)]
+
+    def assert_landed_once(self) -> None:
+        """Everything that was written is in the tables, once and bit for bit; nothing else is."""
+        assert Counter(self.landed()) == Counter(self.written)
+
+    def version(self, table: str) -> int:
+        """How many commits a table has had since it was made."""
+        logs = (self.tables / table / "_delta_log").glob("*.json")
+        return max(int(log.stem) for log in logs)
+
+
+def stored(row: Row) -> Stored:
+    headers = tuple((h.key, None if h.value is None else bytes(h.value)) for h in row.headers or [])
+    place = (row.source_topic, row.source_partition, row.source_offset)
+    key, value = (None if part is None else bytes(part) for part in (row.key, row.value))
+    return (*place, key, value, headers)

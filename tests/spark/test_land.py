@@ -1,0 +1,241 @@
+"""The job land: real broker, real Delta; each record lands once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ledger import TIMEOUT_SECONDS, Ledger
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from records import check, discarded, half, op, refused, resolution
+
+from pipelines import land
+from resolver.broker import Broker
+from resolver.protocol import QuarantineReason, Record, fence_record
+from resolver.settings import Settings
+from resolver.tables import TABLES
+
+
+@pytest.fixture
+def ledger(spark: SparkSession, kafka: Broker, prefix: str, tmp_path: Path) -> Ledger:
+    settings = Settings(
+        bootstrap_servers=kafka.bootstrap,
+        topic_prefix=prefix,
+        queues=2,
+        land_trigger_interval_ms=100,
+    )
+    made = Ledger(spark, settings, tmp_path)
+    made.make_topics("orders")
+    return made
+
+
+def one_of_each(ledger: Ledger, name: str = "id-1", group: str = "orders") -> list[Record]:
+    names, message = ledger.names, half(name, group)
+    end = op((0, name)).to_record(names.op, 0)
+    return [
+        message.to_record(names.half, 0),
+        end,
+        check(names, message),
+        resolution().to_record(names.resolution),
+        discarded(names, message),
+        refused(QuarantineReason.UNKNOWN_HALF, end, element=0).to_record(names, 4096),
+    ]
+
+
+def odd_ones(ledger: Ledger) -> list[Record]:
+    """Records that no part of this system would write, in every topic; and odd contents."""
+    names = ledger.names
+    message = half(key=None, body=None, headers=[("a", b"\xff\x00"), ("a", None), ("", b"")])
+    topics = [
+        names.half,
+        names.op,
+        names.check("orders"),
+        names.resolution,
+        names.discarded,
+        names.quarantine,
+    ]
+    malformed = [
+        record
+        for topic in topics
+        for record in (
+            Record(topic, None, None, []),
+            Record(topic, b"", b"", [("UNIQ_KEY", None), ("UNIQ_KEY", b"\xff")]),
+            Record(topic, b"\xff", b"\xfe\x00\xff", [("REASON", b"\xc3"), ("HALF_OFFSET", b":")]),
+            Record(topic, None, b'{"offsets":[1,"2",null],"queue":99999999999}', []),
+        )
+    ]
+    return [
+        *malformed,
+        fence_record(names.op, 1),
+        message.to_record(names.half),
+        check(names, message),
+        discarded(names, message),
+    ]
+
+
+def test_all_kinds_and_malformed_records_land_bit_for_bit(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger), *odd_ones(ledger))
+    ledger.land()
+    ledger.assert_landed_once()
+    assert [len(ledger.rows(table.name)) for table in TABLES] == [6, 6, 6, 5, 6, 5]
+
+
+def test_tables_can_be_read_before_anything_has_landed(ledger: Ledger) -> None:
+    ledger.land()
+    for table in TABLES:
+        frame = ledger.spark.read.format("delta").load(str(ledger.tables / table.name))
+        assert frame.count() == 0
+        comments = {f.name: f.metadata["comment"] for f in frame.schema.fields}
+        assert comments == {f.name: f.comment for f in table.fields}
+
+
+def test_a_restart_goes_on_where_it_was(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger, "id-1"))
+    ledger.land()
+    ledger.write(*one_of_each(ledger, "id-2"))
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_a_group_that_comes_later_lands_too(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger))
+    ledger.land()
+    ledger.make_topics("payments")
+    ledger.write(check(ledger.names, half(group="payments")))
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_a_table_without_new_records_gets_no_commit(ledger: Ledger) -> None:
+    ledger.write(half().to_record(ledger.names.half, 0))
+    ledger.land()
+    assert ledger.version("half") == 1
+    assert [ledger.version(table.name) for table in TABLES[1:]] == [0] * 5
+
+
+def test_after_a_lost_checkpoint_it_goes_on_behind_what_has_landed(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger, "id-1"), *odd_ones(ledger))
+    ledger.land()
+    ledger.lose_checkpoint()
+    ledger.make_topics("payments")
+    ledger.write(*one_of_each(ledger, "id-2", "payments"))
+    ledger.land()
+    ledger.write(*one_of_each(ledger, "id-3"))
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+@pytest.mark.parametrize("checkpoint_lost", [False, True])
+def test_a_batch_that_failed_between_two_tables_lands_once(
+    ledger: Ledger, checkpoint_lost: bool
+) -> None:
+    query = ledger.query()
+    broken = Unwritable(ledger.tables / "check")
+    ledger.write(*one_of_each(ledger))
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(TIMEOUT_SECONDS)
+    broken.mend()
+    assert len(ledger.rows("half")) == 1 and not ledger.rows("check")
+    if checkpoint_lost:
+        ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+class Unwritable:
+    """A table whose place is taken by a file, until it is mended."""
+
+    def __init__(self, table: Path) -> None:
+        self._table, self._away = table, table.with_suffix(".away")
+        table.rename(self._away)
+        table.touch()
+
+    def mend(self) -> None:
+        self._table.unlink()
+        self._away.rename(self._table)
+
+
+def test_the_rest_lands_before_a_stop_without_waiting_for_the_trigger(
+    spark: SparkSession, ledger: Ledger
+) -> None:
+    hour = 3_600_000
+    ledger.settings = replace(ledger.settings, land_trigger_interval_ms=hour)
+    ledger.write(half("id-0").to_record(ledger.names.half, 0))
+    query = ledger.query()
+    await_first_batch(query)
+    ledger.write(*one_of_each(ledger))
+    assert land.land_rest(
+        query, spark, ledger.settings, ledger.tables, ledger.checkpoint, TIMEOUT_SECONDS
+    )
+    assert not query.isActive
+    ledger.assert_landed_once()
+
+
+def test_the_job_killed_while_it_writes_loses_and_doubles_nothing(ledger: Ledger) -> None:
+    for batch in range(40):
+        ledger.write(*one_of_each(ledger, f"id-{batch}"))
+    job = start_job(ledger, "--set", "land_max_offsets_per_trigger=12")
+    try:
+        await_commits(ledger, job, "half", 3)
+        job.send_signal(signal.SIGKILL)
+    finally:
+        stop(job)
+    assert len(ledger.landed()) < len(ledger.written)
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_the_job_ends_with_its_batch_when_it_is_told_to(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger))
+    job = start_job(ledger)
+    try:
+        await_commits(ledger, job, "half", 1)
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        stop(job)
+    ledger.assert_landed_once()
+
+
+def await_first_batch(query: StreamingQuery) -> None:
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while query.lastProgress is None:
+        assert query.isActive and time.monotonic() < until
+        time.sleep(0.05)
+
+
+def start_job(ledger: Ledger, *more: str) -> subprocess.Popen[bytes]:
+    settings = ledger.settings
+    command = [
+        *(sys.executable, land.__file__, "--bootstrap-servers", settings.bootstrap_servers),
+        *("--tables", str(ledger.tables), "--checkpoint", str(ledger.checkpoint)),
+        *("--set", f"topic_prefix={settings.topic_prefix}"),
+        *("--set", "land_trigger_interval_ms=100", *more),
+    ]
+    return subprocess.Popen(command, env=os.environ, start_new_session=True)
+
+
+def await_commits(ledger: Ledger, job: subprocess.Popen[bytes], table: str, commits: int) -> None:
+    log = ledger.tables / table / "_delta_log" / f"{commits:020}.json"
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while not log.exists():
+        assert job.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
+
+
+def stop(job: subprocess.Popen[bytes]) -> None:
+    """End the job and its JVM, which does not go by itself when Python is killed outright."""
+    try:
+        os.killpg(job.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    job.wait(TIMEOUT_SECONDS)
