@@ -148,7 +148,7 @@ class Settings:
     )
     max_offsets_per_trigger: int = setting(
         40_000,
-        "Records that one batch reads from each of the half and the op topic.",
+        "Records that one batch reads of the half and the op topic together.",
         section=RESOLVE,
         unit="records",
         bounds=(1, 10_000_000),
