@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,31 @@ def test_the_base_loads_nothing_that_only_spark_or_the_command_needs(module: str
     )
     assert "resolver" in done.stdout.split()
     assert not HEAVY & set(done.stdout.split())
+
+
+def test_the_command_loads_spark_only_where_it_runs_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(module="resolver.cli")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert not {"pyspark", "pandas", "pyarrow", "numpy", "delta"} & set(done.stdout.split())
+
+
+def test_set_up_says_what_to_do_where_java_is_not_found(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "setup"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: JAVA_HOME is {tmp_path}, but there is no")
+    assert "openjdk-17-jre-headless" in done.stderr
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
