@@ -45,10 +45,11 @@ NAMES = Names()
 LEGAL = "abcXYZ019._-"
 RESERVED = HALF_HEADERS | OUTPUT_HEADERS
 UNICODE = st.characters(exclude_categories=["Cs"])
+NAME = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 contents = st.none() | st.binary(max_size=40)
 user_headers = st.lists(
-    st.tuples(st.text(UNICODE, max_size=8).filter(lambda name: name not in RESERVED), contents),
+    st.tuples(st.text(NAME, max_size=8).filter(lambda name: name not in RESERVED), contents),
     max_size=4,
 )
 transaction_ids = st.text(UNICODE, min_size=1, max_size=128)
@@ -180,6 +181,12 @@ def test_a_missing_protocol_header_is_malformed(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OUTPUT_HEADERS))
 def test_a_header_of_outputs_is_malformed_in_a_half(name: str) -> None:
     with pytest.raises(MalformedHalf, match=f"header {name} is reserved"):
+        decode_half(None, b"", with_header(name, b"1"))
+
+
+@pytest.mark.parametrize("name", ["\0", "UNIQ_KEY\0", "user\0s"])
+def test_a_name_that_librdkafka_would_cut_is_malformed_in_a_half(name: str) -> None:
+    with pytest.raises(MalformedHalf, match="its name has a NUL"):
         decode_half(None, b"", with_header(name, b"1"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,15 @@ def test_halves(vector: Any) -> None:
 
 @pytest.mark.parametrize("vector", named(VECTORS["half"]["malformed"]))
 def test_malformed_halves(vector: Any) -> None:
-    with pytest.raises(MalformedHalf, match=f"header {vector['header']} is "):
+    name = vector["header"]
+    quoted = re.escape(f"header {name if name.isprintable() else repr(name)} ")
+    with pytest.raises(MalformedHalf, match=quoted):
         decode_half(None, b"", headers_of(vector["headers"]))
 
 
 def test_every_header_has_a_malformed_half() -> None:
     at_fault = {vector["header"] for vector in VECTORS["half"]["malformed"]}
-    assert at_fault == HALF_HEADERS | OUTPUT_HEADERS
+    assert at_fault >= HALF_HEADERS | OUTPUT_HEADERS
 
 
 @pytest.mark.parametrize("vector", named(VECTORS["op"]["valid"]))
