@@ -163,7 +163,9 @@ class Connection:
             raise SettingsError(f"librdkafka refused an option: {error.args[0].str()}") from error
 
     def _on_error(self, error: KafkaError) -> None:
-        _log.warning("Kafka, group %s: %s", self._group, error.str())
+        # A lost connection is in librdkafka's own log already, and it mends it.
+        level = logging.DEBUG if error.code() == KafkaError._TRANSPORT else logging.WARNING
+        _log.log(level, "Kafka, group %s: %s", self._group, error.str())
         if self._user_error_cb is not None:
             self._user_error_cb(error)
 
