@@ -5,11 +5,12 @@ It is a committed offset of `tx.marker`, in a consumer group of which nobody is 
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ..errors import MarkerMismatch
 from ..kafka import client_config
@@ -19,6 +20,15 @@ from ..settings import Settings
 #: No batch of the checkpoint was delivered yet.
 NO_BATCH = -1
 _TIMEOUT_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+#: A broker has just started, or the group is moving to another.
+_MOVING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +61,7 @@ class MarkerGroup:
 
     def read(self) -> Marker | None:
         """Return the marker, None where none was ever written; raises `KafkaException`."""
-        partition = TopicPartition(self._topic, 0)
-        committed = self._consumer.committed([partition], timeout=_TIMEOUT_SECONDS)[0]
-        if committed.error is not None:
-            raise KafkaException(committed.error)
+        committed = self._committed()
         if committed.offset < 0:
             return None
         try:
@@ -64,6 +71,20 @@ class MarkerGroup:
                 f"the marker of topic {self._topic} reads {committed.metadata!r}, which no "
                 "resolver wrote; something else commits offsets in its group"
             ) from error
+
+    def _committed(self) -> TopicPartition:
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                partition = TopicPartition(self._topic, 0)
+                committed = self._consumer.committed([partition], timeout=_TIMEOUT_SECONDS)[0]
+                if committed.error is not None:
+                    raise KafkaException(committed.error)
+                return committed
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
 
     def positions(self, marker: Marker) -> list[TopicPartition]:
         """Return the marker as the offset to be committed."""

@@ -22,6 +22,7 @@ from ..protocol import (
     commit_record,
     decode_half,
     discarded_record,
+    fitted,
 )
 from ..protocol.packed import pack_headers, unpack_headers
 from ..step import Decisions, Ended
@@ -31,6 +32,8 @@ _PART_BYTES = 4 * 1024 * 1024
 _PART_DECISIONS = 10_000
 #: What a refused element carries of its op's value: each element of the op may be refused.
 _ELEMENT_BYTES = 16 * 1024
+#: More than what Kafka puts around the records of a batch.
+_BATCH_BYTES = 128
 
 
 class Message(NamedTuple):
@@ -42,6 +45,13 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int
     timestamp_ms: int
+
+    def cut(self, max_bytes: int) -> Message:
+        """Return it cut so that a record batch with it takes `max_bytes`, and marked so."""
+        record = Record(
+            self.topic, self.key, self.value, list(self.headers), self.partition, self.timestamp_ms
+        )
+        return as_message(fitted(record, max_bytes - _BATCH_BYTES))
 
 
 class Decision(NamedTuple):

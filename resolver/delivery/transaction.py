@@ -84,6 +84,8 @@ class TransactionalProducer:
             "queue.buffering.max.kbytes": 2_097_151,
             "delivery.report.only.error": True,
             "on_delivery": self._report,
+            # Else the client raises a fatal error in the middle of its callbacks.
+            "error_cb": lambda error: logger.debug("Kafka client: %s", error),
             "linger.ms": 5,
         }
         self._producer = Producer(client_config(settings, **ours))

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: A topic may be put right at any time: what was learned from refusals holds for so long.
 _MAX_AGE_SECONDS = 60.0
+#: What fits wherever as much as a half may be stored.
+_SMALL_BYTES = 256 * 1024
 
 
 @dataclass
@@ -81,33 +83,49 @@ class Undeliverable:
         """Return decisions that can be written, and the topics to be written to in small parts.
 
         A commit that can't be delivered is replaced by its end; a check of a group without a topic
-        is left out, as the next one will be sent again.
+        is left out, as the next one will be sent again; an output that is too large is cut.
         """
         topics = {decision.message.topic for decision in decisions if decision.message}
-        targets = self._targets.look_up(topics | {self._names.half})
+        targets = self._targets.look_up(topics | {self._names.half, self._names.discarded})
         easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
-        sorted_decisions: list[Decision] = []
+        writable: list[Decision] = []
         for decision in decisions:
             message = decision.message
-            if message is None or message.partition < easy.get(message.topic, -1):
-                sorted_decisions.append(decision)
-                continue
-            error = self._error(message, targets.get(message.topic))
-            if error is None:
-                sorted_decisions.append(decision)
-            elif decision.half is not None:
-                sorted_decisions.append(decision.undeliverable(error, self._names))
+            if message is None or _is_easy(message, easy):
+                writable.append(decision)
             else:
-                self._leave_out(message, error)
-        return sorted_decisions, self._narrow(targets)
+                writable += self._hard(decision, message, targets)
+        return writable, self._narrow(targets)
+
+    def _hard(
+        self, decision: Decision, message: Message, targets: dict[str, Target]
+    ) -> list[Decision]:
+        """Return what can be written of a decision that has to be looked at."""
+        target = targets.get(message.topic)
+        if self._is_ours(message.topic):
+            return self._output(decision, message, target)
+        error = self._error(message, target)
+        if error is None:
+            return [decision]
+        given_up = decision.undeliverable(error, self._names)
+        return self._hard(given_up, given_up.message, targets) if given_up.message else [given_up]
+
+    def _output(
+        self, decision: Decision, message: Message, target: Target | None
+    ) -> list[Decision]:
+        if target is None:
+            self._leave_out(message)
+            return []
+        # A half may have been stored compressed: then what says the same can be larger.
+        if target.max_bytes is None or batch_bytes(message) <= target.max_bytes:
+            return [decision]
+        return [decision._replace(message=message.cut(target.max_bytes))]
 
     def _easy(self, topic: str, targets: dict[str, Target]) -> bool:
-        """Whether nothing but the partition of a message can be wrong."""
+        """Whether nothing but the partition of a message, or an uncommon size, can be wrong."""
         learned = self._learned
-        if topic not in targets or topic in learned.topics:
+        if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False
-        if self._is_ours(topic):
-            return True
         refused_some = topic in learned.sizes or topic in learned.alone or learned.messages
         return not (refused_some or targets[topic].compacted or self._is_narrow(topic, targets))
 
@@ -148,10 +166,16 @@ class Undeliverable:
             return f"{size} bytes are more than {limit} of topic {message.topic}"
         return None
 
-    def _leave_out(self, message: Message, error: str) -> None:
+    def _leave_out(self, message: Message) -> None:
+        error = f"topic {message.topic} does not exist; make it with `txresolver topics create`"
         if not message.topic.startswith(self._names.check("")):
-            raise DeliveryError(f"can't write to {message.topic}: {error}")
-        logger.warning("a check is not sent: %s; make it with `txresolver topics create`", error)
+            raise DeliveryError(f"can't write: {error}")
+        logger.warning("a check is not sent: %s", error)
 
     def _is_ours(self, topic: str) -> bool:
         return topic.startswith(self._names.prefix)
+
+
+def _is_easy(message: Message, partitions: dict[str, int]) -> bool:
+    is_small = message.value is None or len(message.value) <= _SMALL_BYTES
+    return is_small and message.partition < partitions.get(message.topic, -1)

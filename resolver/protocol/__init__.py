@@ -16,6 +16,7 @@ from .outputs import (
     commit_record,
     decode_resolution,
     discarded_record,
+    fitted,
 )
 from .record import Headers, Record
 
@@ -43,6 +44,7 @@ __all__ = [
     "decode_resolution",
     "discarded_record",
     "fence_record",
+    "fitted",
     "is_fence",
     "legal_group",
     "legal_topic",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -159,8 +160,6 @@ class Refused(NamedTuple):
 
         At least `LEAST_QUARANTINE_BYTES`: what says why is never cut off.
         """
-        if max_bytes < LEAST_QUARANTINE_BYTES:
-            raise ValueError(f"max_bytes is {max_bytes}; give {LEAST_QUARANTINE_BYTES} or more")
         marks: Headers = [
             (n.REASON, self.reason.value.encode()),
             (n.ERROR, _cut_text(self.error, _MAX_ERROR_BYTES)),
@@ -168,12 +167,32 @@ class Refused(NamedTuple):
         ]
         if self.element is not None:
             marks.append((n.ELEMENT, str(self.element).encode()))
-        key, value, headers = self.key, self.value, self.headers
-        if record_bytes(key, value, headers + marks) > max_bytes:
-            marks.append((n.TRUNCATED, b"true"))
-            left = max_bytes - record_bytes(None, None, marks)
-            key, value, headers = _cut(key, value, headers, left)
-        return Record(names.quarantine, key, value, [*headers, *marks])
+        record = Record(names.quarantine, self.key, self.value, [*self.headers, *marks])
+        return fitted(record, max_bytes)
+
+
+def fitted(record: Record, max_bytes: int) -> Record:
+    """Return an output cut so that it takes `max_bytes` at most, and marked so; itself if it fits.
+
+    At least `LEAST_QUARANTINE_BYTES`: what this system's own headers say is never cut off.
+    """
+    if max_bytes < LEAST_QUARANTINE_BYTES:
+        raise ValueError(f"max_bytes is {max_bytes}; give {LEAST_QUARANTINE_BYTES} or more")
+    if record_bytes(record.key, record.value, record.headers) <= max_bytes:
+        return record
+    sent, marks = _apart(record.headers)
+    marks.append((n.TRUNCATED, b"true"))
+    left = max_bytes - record_bytes(None, None, marks)
+    key, value, headers = _cut(record.key, record.value, sent, left)
+    return replace(record, key=key, value=value, headers=[*headers, *marks])
+
+
+def _apart(headers: Headers) -> tuple[Headers, Headers]:
+    """Return the headers as they were sent, and this system's: the last of each name."""
+    last = {name: place for place, (name, _) in enumerate(headers) if name in n.OUTPUT_HEADERS}
+    ours = set(last.values())
+    sent = [header for place, header in enumerate(headers) if place not in ours]
+    return sent, [headers[place] for place in sorted(ours)]
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:

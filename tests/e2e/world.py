@@ -156,6 +156,22 @@ class World:
     def discarded(self, expected: int) -> list[Message]:
         return self.reader(self.names.discarded).until(expected)
 
+    def has_open_transaction(self, topic: str) -> bool:
+        """Whether a partition has records that a reader of committed ones may not see yet."""
+        return self._ends(topic, "read_committed") != self._ends(topic, "read_uncommitted")
+
+    def _ends(self, topic: str, isolation: str) -> list[int]:
+        group = {"group.id": "ends", "isolation.level": isolation}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap} | group)
+        try:
+            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+            return [
+                consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1]
+                for number in sorted(partitions)
+            ]
+        finally:
+            consumer.close()
+
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()

@@ -1,0 +1,109 @@
+"""Several resolvers on the same topics: which one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.resolve import Resolve
+from resolver.errors import MarkerMismatch, Replaced, SettingsError
+from resolver.settings import Settings
+
+from .conftest import QUEUES, Resolving
+from .world import ROLLBACK, World, header
+
+PATIENT = {"transaction_timeout_ms": 3_600_000}
+
+
+def test_a_second_resolver_is_refused_and_the_first_goes_on(
+    world: World, resolving: Resolving
+) -> None:
+    with resolving(**PATIENT):
+        world.end(world.send_half())
+        world.resolutions(1)
+        with pytest.raises(MarkerMismatch, match="--rebuild"), resolving("another", **PATIENT):
+            pass
+        world.end(world.send_half())
+        assert len(world.committed(2)) == 2
+
+
+def test_a_rebuild_takes_over_and_doubles_nothing(
+    world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Settled transactions stay as they ended; what was pending is resolved by the new one."""
+    elsewhere = spark.newSession()
+    first = Resolve(elsewhere, _settings(world), str(tmp_path / "first"))
+    first.start()
+    try:
+        committed, rolled_back, pending = world.send_halves(world.message() for _ in range(3))
+        world.end(committed)
+        world.end(rolled_back, state=ROLLBACK)
+        world.resolutions(2)
+        with resolving("second", rebuild=True, **PATIENT):
+            while not first.wait(0.5):
+                pass
+            with pytest.raises(Replaced):
+                first.raise_failure()
+            world.end(pending)
+            world.end(rolled_back)
+            outcomes = world.outcomes(3)
+            (refused,) = world.quarantined(1)
+    finally:
+        first.stop(0)
+
+    with resolving("second", **PATIENT):
+        world.end(world.send_half())
+        assert len(world.committed(3)) == 3
+    assert outcomes == {
+        committed.half.transaction_id: "COMMIT",
+        rolled_back.half.transaction_id: "ROLLBACK",
+        pending.half.transaction_id: "COMMIT",
+    }
+    assert header(refused, "REASON") == "CONFLICTING_END"
+    assert len(world.resolutions(4)) == 4
+
+
+def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
+    world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Killed after it took over, before its first batch: no start of it delivers all anew."""
+    with resolving("first", **PATIENT):
+        world.end(world.send_half())
+        world.resolutions(1)
+    cut_short = Resolve(spark, _settings(world), str(tmp_path / "second"))
+    cut_short._run_first_batch_of_rebuild = _killed  # type: ignore[method-assign]
+    with pytest.raises(_Killed):
+        cut_short.start(rebuild=True)
+    cut_short.stop(0)
+
+    with resolving("second", **PATIENT):
+        world.end(world.send_half())
+        world.resolutions(2)
+    assert len(world.committed(2)) == 2
+    assert len(world.resolutions(2)) == 2
+
+
+def test_a_checkpoint_with_batches_is_no_place_for_a_rebuild(
+    world: World, resolving: Resolving
+) -> None:
+    with resolving("first", **PATIENT):
+        world.end(world.send_half())
+        world.resolutions(1)
+    with pytest.raises(SettingsError, match="first"), resolving("first", rebuild=True, **PATIENT):
+        pass
+
+
+class _Killed(Exception):
+    pass
+
+
+def _killed() -> None:
+    raise _Killed
+
+
+def _settings(world: World) -> Settings:
+    return Settings(
+        bootstrap_servers=world.bootstrap, topic_prefix=world.prefix, queues=QUEUES, **PATIENT
+    )

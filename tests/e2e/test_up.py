@@ -1,0 +1,139 @@
+"""`txresolver up` as a process: killed, stopped, doubled, replaced."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from .commands import Command, command
+from .world import ROLLBACK, World, header
+
+QUEUES = 2
+
+
+def _up(world: World, home: Path, *more: str) -> list[str]:
+    settings = {
+        "topic_prefix": world.prefix,
+        "queues": QUEUES,
+        "transaction_timeout_ms": 3_600_000,
+        "land_trigger_interval_ms": 1_000,
+    }
+    sets = [f"--set={name}={value}" for name, value in settings.items()]
+    servers = f"--bootstrap-servers={world.bootstrap}"
+    return ["up", f"--home={home}", servers, "--verbose", *sets, *more]
+
+
+def _send(world: World, count: int) -> int:
+    """Send transactions: four of five commit, the others roll back; return how many commit."""
+    committed = 0
+    for queue in range(QUEUES):
+        sent = world.send_halves((world.message() for _ in range(count // QUEUES)), queue)
+        for first in range(0, len(sent), 50):
+            world.end(*sent[first : first + 40])
+            world.end(*sent[first + 40 : first + 50], state=ROLLBACK)
+            committed += 40
+    return committed
+
+
+def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubled(
+    world: World, tmp_path: Path
+) -> None:
+    """kill -9, once while records of an open Kafka transaction are on their way."""
+    arguments = _up(world, tmp_path / "home", "--set=max_offsets_per_trigger=6000")
+    log = tmp_path / "up.log"
+    with command(*arguments, log=log) as up:
+        up.until_said("ready:")
+        committed = _send(world, 10_000)
+        up.until_said("transaction open")
+        up.kill()
+    for moment in ("transaction committed", "took over"):
+        committed += _send(world, 1_000)
+        with command(*arguments, log=log) as up:
+            up.until_said(moment)
+            up.kill()
+    with command(*arguments, log=log) as up:
+        up.until_said("ready:")
+        resolutions = world.resolutions(12_000)
+        delivered = world.committed(committed)
+        up.signal(signal.SIGTERM)
+        assert up.exit_code() == 0
+
+    assert len(resolutions) == 12_000
+    assert Counter(said.outcome.value for said in resolutions) == {
+        "COMMIT": committed,
+        "ROLLBACK": 12_000 - committed,
+    }
+    assert Counter(header(one, "HALF_OFFSET") for one in delivered) == {
+        f"{said.queue}:{said.offset}": 1 for said in resolutions if said.outcome == "COMMIT"
+    }
+
+
+def test_stopped_it_ends_with_0_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """With a broker of its own; a second one on its home is refused while it runs."""
+    home = tmp_path / "home"
+    before = _children()
+    with command("up", f"--home={home}", log=tmp_path / "up.log") as up:
+        up.until_said("ready: bootstrap=127.0.0.1:")
+        assert f"home={home}" in up.said()
+        with command("up", f"--home={home}", log=tmp_path / "second.log") as second:
+            assert second.exit_code() == 1
+            assert f"process {up.process.pid} runs in home {home}" in second.said()
+        up.signal(signal.SIGINT)
+        assert up.exit_code() == 0
+    assert {"half", "op", "resolution"} <= {path.name for path in (home / "tables").iterdir()}
+    assert _children() == before
+
+
+def test_replaced_by_another_home_it_exits_3(world: World, tmp_path: Path) -> None:
+    first_log = tmp_path / "first.log"
+    with command(*_up(world, tmp_path / "first"), log=first_log) as first:
+        first.until_said("ready:")
+        world.end(world.send_half())
+        world.resolutions(1)
+        refused = _up(world, tmp_path / "second")
+        with command(*refused, log=tmp_path / "refused.log") as second:
+            assert second.exit_code() == 1
+            assert "--rebuild" in second.said()
+        with command(*refused, "--rebuild", log=tmp_path / "second.log") as second:
+            assert first.exit_code() == 3
+            assert "another resolver took over" in first.said()
+            second.until_said("ready:")
+            world.end(world.send_half())
+            assert len(world.committed(2)) == 2
+
+
+def test_after_its_transaction_timed_out_it_goes_on(world: World, tmp_path: Path) -> None:
+    """Halted with an open transaction for longer than Kafka waits for it."""
+    limits = ("--set=kafka_transaction_timeout_ms=1000", "--set=max_offsets_per_trigger=1000")
+    with command(*_up(world, tmp_path / "home", *limits), log=tmp_path / "up.log") as up:
+        up.until_said("ready:")
+        halves, committed = _halt_inside_a_transaction(up, world)
+        while world.has_open_transaction(world.names.resolution):
+            pass
+        up.signal(signal.SIGCONT)
+        up.until_said("is not written yet")
+        resolutions = world.resolutions(halves)
+        delivered = world.committed(committed)
+        assert up.process.poll() is None
+    assert len(resolutions) == halves
+    assert len(delivered) == committed
+
+
+def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
+    """Halt it when Kafka has records of an open transaction; return halves sent, and commits."""
+    halves, committed = 0, 0
+    while True:
+        halves, committed = halves + 2_000, committed + _send(world, 2_000)
+        up.until_said("transaction open")
+        up.signal(signal.SIGSTOP)
+        if world.has_open_transaction(world.names.resolution):
+            return halves, committed
+        up.signal(signal.SIGCONT)
+
+
+def _children() -> set[int]:
+    """Return the processes below this one."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
