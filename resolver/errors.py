@@ -11,6 +11,7 @@ TxResolverError
 │   ├── MessageRefused          the message can't be sent as it is (topic, size, headers)
 │   └── HalfNotAcknowledged     the half may or may not be stored; the local transaction did not run
 ├── ListenerError               a listener is missing or unusable
+├── DemoError                   the demo could not be shown to its end
 ├── AgentHung                   every thread of the agent waits for a listener that does not return
 └── ResolverError               the resolver can't go on
     ├── MarkerMismatch          the marker speaks of another query or of another content
@@ -71,6 +72,10 @@ class ListenerError(TxResolverError):
 
 class AgentHung(TxResolverError):
     """Every thread of the agent waits for a listener that does not return."""
+
+
+class DemoError(TxResolverError):
+    """The demo could not be shown to its end."""
 
 
 class ResolverError(TxResolverError):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("guard.sh")
@@ -15,16 +16,24 @@ class Guarded:
     """A command in a session of its own, below a shell that watches a pipe from us.
 
     Its own session keeps a terminal's Ctrl-C from it: who started it decides when it ends.
-    `keep` are descriptors that it holds as long as it lives.
+    `keep` are descriptors that it holds as long as it lives; `env` is ours unless given.
     """
 
-    def __init__(self, command: list[str], folder: Path, out: Path, keep: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        folder: Path,
+        out: Path,
+        keep: tuple[int, ...],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._shell = subprocess.Popen(
             ["/bin/sh", str(SCRIPT), str(out), *command],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=keep,
+            env=env,
             start_new_session=True,
         )
         if self._shell.stdout is None:

@@ -15,7 +15,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from ..errors import TxResolverError
-from . import agent, broker, config, topics, up
+from . import agent, broker, config, demo, topics, up
 
 __all__ = ["app", "main"]
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command()(agent.agent)
 app.command()(broker.broker)
 app.command()(config.config)
+app.command()(demo.demo)
 app.command()(up.up)
 app.add_typer(topics.app, name="topics")
 

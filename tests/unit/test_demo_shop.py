@@ -1,0 +1,79 @@
+"""The demo's shop: its database, and the answers that its listener gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from resolver import Message, TransactionStatus
+from resolver.demo.database import OrderDatabase
+from resolver.demo.orders import Content, Fate, Order, content_of, message_of, random_order
+from resolver.demo.shop import DATABASE, Orders
+from resolver.protocol import Half
+
+COMMIT = TransactionStatus.COMMIT_MESSAGE
+ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
+UNKNOWN = TransactionStatus.UNKNOWN
+CONTENT = Content(None, b"\x00\xff", (("tag", b""), ("tag", None), ("tag", b"\x80")))
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(DATABASE, str(tmp_path / "orders.db"))
+    return tmp_path / "orders.db"
+
+
+def sent(transaction_id: str, content: Content = CONTENT) -> Message:
+    """Return a message as the listener sees it."""
+    headers = list(content.headers)
+    half = Half(transaction_id, "shop", "orders.placed", 1, content.key, content.body, headers)
+    return Message.of_half(half, 0, 0)
+
+
+def order(fate: Fate) -> tuple[Order, Content]:
+    return Order("ann", "lamp", 100, fate), CONTENT
+
+
+@pytest.mark.parametrize(
+    ("fate", "said", "answered", "placed"),
+    [
+        (Fate.PAID, COMMIT, COMMIT, True),
+        (Fate.REFUSED, ROLLBACK, ROLLBACK, False),
+        (Fate.PAID_SILENTLY, UNKNOWN, COMMIT, True),
+        (Fate.REFUSED_SILENTLY, UNKNOWN, ROLLBACK, False),
+        (Fate.NEVER_PAID, UNKNOWN, UNKNOWN, False),
+    ],
+)
+def test_a_check_is_answered_as_the_local_transaction_ended(
+    file: Path, fate: Fate, said: TransactionStatus, answered: TransactionStatus, placed: bool
+) -> None:
+    assert Orders().execute_local_transaction(sent("t"), order(fate)) is said
+    assert Orders().check_local_transaction(sent("t")) is answered
+    assert ("t" in OrderDatabase(file).placed()) is placed
+
+
+def test_what_was_answered_as_rolled_back_can_not_commit_any_more(file: Path) -> None:
+    """The local transaction of a process that was only slow, not dead."""
+    assert Orders().check_local_transaction(sent("t")) is ROLLBACK
+    assert Orders().execute_local_transaction(sent("t"), order(Fate.PAID)) is ROLLBACK
+    assert OrderDatabase(file).placed() == {}
+
+
+def test_the_database_gives_messages_back_bit_for_bit(file: Path) -> None:
+    chance = random.Random(7)  # noqa: S311 - the same orders each time
+    database = OrderDatabase(file)
+    contents = {}
+    for number in range(100):
+        one = random_order(chance)
+        contents[str(number)] = content_of(one, chance)
+        with database.local_transaction(str(number), one, contents[str(number)]):
+            pass
+    assert database.placed() == contents
+    assert {content.key is None for content in contents.values()} == {True, False}
+
+
+def test_the_message_is_the_content() -> None:
+    message = message_of(CONTENT)
+    assert (message.key, message.body, tuple(message.headers)) == CONTENT
