@@ -40,7 +40,8 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
     Without servers in the settings it runs a broker. Raises `ResolverError` where a query failed,
     `Replaced` among them.
     """
-    stop = _on_signals()
+    stop = threading.Event()
+    _set_on_signals(stop)
     with Home(path) as home, ExitStack() as stack:
         broker = None
         if not settings.bootstrap_servers:
@@ -51,6 +52,7 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
             home.set_resolve_checkpoint_aside()
         logger.info("starting Spark; it says what it has to say in %s", home.spark_log)
         spark = stack.enter_context(_session(settings, home))
+        _set_on_signals(stop)  # again: PySpark took SIGINT for itself
         jobs = _Jobs(spark, settings, home, broker)
         try:
             jobs.start(rebuild, stop)
@@ -112,16 +114,14 @@ class _Jobs:
             raise ResolverError(f"the query land ended: {failure}") from failure
 
 
-def _on_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set."""
-    stop = threading.Event()
+def _set_on_signals(stop: threading.Event) -> None:
+    """Let SIGINT and SIGTERM set the event."""
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for known in (signal.SIGINT, signal.SIGTERM):
         signal.signal(known, ask)
-    return stop
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -84,8 +84,6 @@ class TransactionalProducer:
             "queue.buffering.max.kbytes": 2_097_151,
             "delivery.report.only.error": True,
             "on_delivery": self._report,
-            # Else the client raises a fatal error in the middle of its callbacks.
-            "error_cb": lambda error: logger.debug("Kafka client: %s", error),
             "linger.ms": 5,
         }
         self._producer = Producer(client_config(settings, **ours))
@@ -122,7 +120,7 @@ class TransactionalProducer:
                 self._make_room(message, narrow[message.topic])
             self._produce(message)
             if count % _POLL_EVERY == 0:
-                self._producer.poll(0)
+                self._serve(self._producer.poll, 0)
         return count
 
     def _make_room(self, message: Message, limit: int) -> None:
@@ -147,7 +145,7 @@ class TransactionalProducer:
                 )
                 return
             except BufferError:
-                self._producer.poll(_POLL_SECONDS)
+                self._serve(self._producer.poll, _POLL_SECONDS)
                 self._raise_failures()
             except KafkaException as error:
                 if error.args[0].code() in MESSAGE_ERRORS:
@@ -156,11 +154,21 @@ class TransactionalProducer:
 
     def _flush(self) -> None:
         """Wait until each record is acknowledged; `commit` alone would pass over local refusals."""
-        left = self._producer.flush(_FLUSH_SECONDS)
+        left = self._serve(self._producer.flush, _FLUSH_SECONDS)
         self._raise_failures()
         if left:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
         self._on_their_way = {}
+
+    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
+        """Let the client call back; what it throws in the middle of that is its own error."""
+        try:
+            return call(seconds)
+        except SystemError as thrown:
+            # A fatal error, such as of being fenced, is set while other callbacks still run.
+            if isinstance(thrown.__cause__, KafkaException):
+                raise thrown.__cause__ from None
+            raise
 
     def _report(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
