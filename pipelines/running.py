@@ -8,12 +8,17 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.streaming.query import StreamingQuery
+
+from pipelines.session import under_spark_submit
 
 #: For how long a running batch may go on when the job is told to stop.
 STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _SIGNAL_SECONDS = 0.5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_until_stopped(ended: Callable[[float], bool | None]) -> None:
@@ -23,8 +28,10 @@ def run_until_stopped(ended: Callable[[float], bool | None]) -> None:
     def ask(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    for known in (signal.SIGINT, signal.SIGTERM):
+    for known in _SIGNALS:
         signal.signal(known, ask)
+    if under_spark_submit():
+        _hear_in_jvm(_JvmHandler(stop))
     while not stop.is_set() and not ended(_SIGNAL_SECONDS):
         pass
 
@@ -40,3 +47,31 @@ def finish_batch(query: StreamingQuery, timeout_seconds: float) -> bool:
     finished = not query.status["isTriggerActive"]
     query.stop()
     return finished
+
+
+class _JvmHandler:
+    """A signal to the JVM, for Java to call."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+
+    def handle(self, _signal: object) -> None:
+        self._stop.set()
+
+    class Java:
+        """What it is to Java."""
+
+        implements = ("sun.misc.SignalHandler",)
+
+
+def _hear_in_jvm(handler: _JvmHandler) -> None:
+    """Let the JVM pass its signals on: spark-submit's process is the JVM, Python is below it.
+
+    By itself it would stop Spark at once, in the middle of a batch, and leave Python to fail.
+    """
+    gateway = SparkContext._gateway
+    assert gateway is not None  # noqa: S101 - under spark-submit there always is one
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    java_signal = gateway.jvm.sun.misc.Signal
+    for known in _SIGNALS:
+        java_signal.handle(java_signal(known.name.removeprefix("SIG")), handler)

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from resolver.settings import Settings
@@ -56,7 +56,10 @@ def spark_session(
         builder = builder.master(master or "local[*]")
     for key, value in _conf(settings, home, submitted).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if spark.conf.get("spark.submit.pyFiles", ""):
+        _show_packages_to_workers_here(spark)
+    return spark
 
 
 def under_spark_submit() -> bool:
@@ -64,10 +67,22 @@ def under_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def _show_packages_to_workers_here(spark: SparkSession) -> None:
+    """Let the worker that prepares a stateful processor on the driver import our packages too.
+
+    Executors are given --py-files, that worker is not: it would not find them.
+    """
+    environment = spark.sparkContext.environment
+    paths = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
 def _conf(settings: Settings, home: Path | None, submitted: bool) -> dict[str, str]:
     """Merge the options; the last wins: defaults, spark-submit's, [spark], required ones."""
     defaults = {**DEFAULTS, "spark.pyspark.python": sys.executable}
     if submitted:
+        # Only the JVM knows what spark-submit was given, and Python is not yet connected to it.
+        SparkContext._ensure_initialized()
         given = SparkConf()
         chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
     else:
