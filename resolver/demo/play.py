@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from ..home import Home
 from ..kafka import client_config
 from ..protocol import Names
 from ..settings import Settings
 from ..topics import ensure_topics
 from .comparison import Comparison, compare
 from .delivered import delivered_content
+from .landed import has_landed
 from .ledger import Ledger
 from .orders import GROUP, TOPIC, Content
 from .processes import Process
@@ -25,6 +28,7 @@ _RESOLVER_SECONDS = 300.0
 _READY_SECONDS = 90.0
 _READ_SECONDS = 120.0
 _PENDING_SECONDS = 120.0
+_LAND_SECONDS = 120.0
 _DEATH_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 #: The resolver's own limit for its last batches, then Spark's and the broker's ends.
@@ -57,19 +61,22 @@ class Play:
         self._close(shop)
         self._wait_for_outcomes()
         result = self._compare()
-        self._stage.phase("stopping; what is left is landed in the tables")
+        self._wait_for_tables()
+        self._stage.phase("stopping Kafka and the resolver")
         self._stage.stop_reading()
         self._stage.stop(agent)
         self._stage.stop(resolver)
-        self._scene.phase = "done"
         return result
 
     def _start_resolver(self) -> Process:
         stage = self._stage
-        stage.phase("starting Kafka and Spark")
+        stage.phase("starting Kafka")
         self._config = write_settings(stage.home / "demo.toml")
         arguments = ["resolver", "up", "--home", str(stage.home), "--config", str(self._config)]
         resolver = stage.start("up", arguments, _RESOLVER_STOP_SECONDS)
+        spark = lambda: resolver.said("(starting Spark)") or resolver.ready  # noqa: E731
+        stage.until(spark, _RESOLVER_SECONDS, f"Kafka does not start, see {resolver.log}")
+        stage.phase("starting Spark and the resolver")
         stage.until_ready(resolver, _RESOLVER_SECONDS)
         servers = resolver.said(r"^ready: bootstrap=(\S+)")
         self._settings = Settings.load(self._config, {"bootstrap_servers": servers}, {})
@@ -141,11 +148,7 @@ class Play:
 
     def _wait_for_outcomes(self) -> None:
         self._stage.phase("waiting until nothing is pending")
-        until = time.monotonic() + _PENDING_SECONDS
-        patience = _PENDING_SECONDS + _SPARE_SECONDS
-        self._stage.until(
-            lambda: self._all_ended() or time.monotonic() > until, patience, "time stands still"
-        )
+        self._in_time(self._all_ended, _PENDING_SECONDS)
         left = self._ledger.pending
         waited = f"after {_PENDING_SECONDS:.0f} s {left:,} are still pending"
         self._stage.tell(waited if left else "nothing is pending")
@@ -166,6 +169,23 @@ class Play:
                 self._stage.turn()
         placed = self._stage.database.placed()
         return compare(placed, delivered, self._ledger.discarded_ids, self._ledger.pending)
+
+    def _wait_for_tables(self) -> None:
+        """Let land catch up, so that the notebook has the end of the story too."""
+        self._stage.phase("landing the rest in the tables")
+        checkpoint = Home(self._stage.home).land_checkpoint
+        read = {at: offset for at, offset in self._reader.offsets.items() if at[0] != TOPIC}
+        if not self._in_time(lambda: has_landed(checkpoint, read), _LAND_SECONDS):
+            self._stage.tell("the tables lack the end: `txresolver up` in this home lands it")
+
+    def _in_time(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Wait for what the demo can go on without, and return whether it came."""
+        until = time.monotonic() + seconds
+        came = False
+        while not came and time.monotonic() < until:
+            self._stage.turn()
+            came = done()
+        return came
 
     def _servers(self) -> list[str]:
         return ["--bootstrap-servers", self._settings.bootstrap_servers]

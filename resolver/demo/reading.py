@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from ..kafka import client_config
 from ..protocol import Headers
 from ..settings import Settings
+from .landed import Offsets
 
 _log = logging.getLogger(__name__)
 _BATCH = 1_000
@@ -70,6 +71,11 @@ class Reader:
 
     def close(self) -> None:
         self._consumer.close()
+
+    @property
+    def offsets(self) -> Offsets:
+        """The offset behind what was read, by topic and partition."""
+        return dict(self._next)
 
     @property
     def reached_end(self) -> bool:

@@ -31,6 +31,7 @@ def print_report(console: Console, result: Comparison, database: Path, home: Pat
     console.print()
     console.print(f"The database {shown(database)} and the topic {TOPIC}, compared:", style="bold")
     console.print(table)
+    console.print()
     console.print(verdict(result), style="bold green" if result.holds else "bold red")
     console.print()
     for line in where(home):
@@ -67,7 +68,7 @@ def where(home: Path) -> list[str]:
     if _NOTEBOOK.exists():
         lines.append(
             f"Notebook: TXRESOLVER_HOME={home} jupyter lab {shown(_NOTEBOOK)}"
-            "   (pip install jupyterlab, if it is not there)"
+            " (needs: pip install jupyterlab)"
         )
     return lines
 

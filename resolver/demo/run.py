@@ -15,6 +15,7 @@ from .comparison import Comparison
 from .play import Play, kills_in
 from .report import print_report
 from .screen import Screen
+from .shortened import described
 from .stage import Interrupted, Stage
 from .view import Lines, Scene, View
 
@@ -34,6 +35,7 @@ def run_demo(path: Path, seconds: float, rate: float) -> int:
                 "another with --home"
             )
         _log_to(home / "logs" / "demo.log")
+        print(f"Settings that are shortened, in {home / 'demo.toml'}:\n{described()}", flush=True)
         scene = Scene(seconds, kills_in(seconds))
         stage = Stage(home, scene, _view(console), lock.fileno())
         try:

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from .ledger import Counts
-from .shortened import SHORTENED, described
+from .shortened import SHORTENED
 from .view import Scene, clock, half_times, op_times, percentile, seconds_text
 
-_WIDTH = 96
+WIDTH = 96
 _EVERY_SECONDS = 0.25
 
 
@@ -24,6 +24,7 @@ class Screen:
     """Draws four times a second at most, in place."""
 
     def __init__(self, console: Console) -> None:
+        self._width = min(WIDTH, console.width)
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._live.start()
         self._due = 0.0
@@ -31,7 +32,7 @@ class Screen:
     def draw(self, scene: Scene) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY_SECONDS
-            self._live.update(frame(scene), refresh=True)
+            self._live.update(frame(scene, self._width), refresh=True)
 
     def tell(self, scene: Scene, event: str) -> None:
         """Events are in the scene; draw them at once."""
@@ -44,29 +45,35 @@ class Screen:
         self._live.stop()
 
 
-def frame(scene: Scene) -> Panel:
+def frame(scene: Scene, width: int = WIDTH) -> Panel:
     """Return the whole view; its height never changes."""
     parts: list[RenderableType] = [
         _heading(scene),
-        ProgressBar(total=scene.seconds, completed=scene.sending, width=None),
+        _progress(scene),
         Text(),
         _outcomes(scene.counts),
         Text(),
         _figures(scene),
         Text(),
         *_events(scene),
-        Text(),
-        Text(f"Shortened settings (defaults): {described()}", style="dim"),
     ]
-    return Panel(Group(*parts), title="txresolver demo", box=box.ROUNDED, width=_WIDTH)
+    return Panel(Group(*parts), title="txresolver demo", box=box.ROUNDED, width=width)
 
 
 def _heading(scene: Scene) -> Table:
-    grid = Table.grid(expand=True)
-    grid.add_column()
-    grid.add_column(justify="right")
-    sent = f"orders sent for {clock(scene.sending)} of {clock(scene.seconds)}"
-    grid.add_row(Text(scene.phase, style="bold"), f"{sent}   running {clock(scene.elapsed)}")
+    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_row(Text(scene.phase, "bold"), Text(f"running for {clock(scene.elapsed)}", "dim"))
+    return grid
+
+
+def _progress(scene: Scene) -> Table:
+    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", no_wrap=True)
+    placed = f"orders placed for {clock(scene.sending)} of {clock(scene.seconds)}"
+    grid.add_row(ProgressBar(scene.seconds, scene.sending), Text(placed, "dim"))
     return grid
 
 

@@ -35,8 +35,9 @@ def clean_environment() -> dict[str, str]:
 
 
 def described() -> str:
-    """Say what was shortened, and from what."""
+    """Say what was shortened, and from what default."""
     defaults = Settings()
-    return ", ".join(
-        f"{name} {value} ({getattr(defaults, name)})" for name, value in SHORTENED.items()
+    return "\n".join(
+        f"  {name:<30} {value:>6,}  (default {getattr(defaults, name):,})"
+        for name, value in SHORTENED.items()
     )

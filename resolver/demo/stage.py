@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -61,11 +61,12 @@ class Stage:
     ) -> None:
         """Stop whatever still runs, the last started first."""
         self.scene.phase = "stopping"
-        self.stop_reading()
-        for process in reversed(self._running):
-            process.stop(process.stop_seconds, self._draw)
-        self.database.close()
-        self._view.close(self.scene)
+        with ExitStack() as all_of_it:  # whatever one of them raises
+            all_of_it.callback(self._close_view)
+            all_of_it.callback(self.database.close)
+            for process in self._running:
+                all_of_it.callback(process.stop, process.stop_seconds, self._draw)
+            all_of_it.callback(self.stop_reading)
 
     @contextmanager
     def heeding_signals(self) -> Iterator[None]:
@@ -160,6 +161,10 @@ class Stage:
         status = process.stop(seconds, self._draw)
         self._running.remove(process)
         return status
+
+    def _close_view(self) -> None:
+        self.scene.phase = "everything is stopped"
+        self._view.close(self.scene)
 
     def _draw(self) -> None:
         if self._ledger is not None:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from .ledger import NONE, Counts, Latency
 
-_EVENTS = 6
+_EVENTS = 5
 
 
 @dataclass

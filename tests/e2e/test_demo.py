@@ -1,0 +1,110 @@
+"""`txresolver demo` as a user runs it: it ends with the comparison, and leaves no process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from .commands import Command, command
+
+pytestmark = pytest.mark.slow
+
+HOLDS = re.compile(r"The comparison holds: each of the ([\d,]+) committed orders was delivered")
+#: The demo's own limits are wider; this is for a test that hangs.
+PATIENCE_SECONDS = 600.0
+
+
+def processes_in(home: Path) -> list[psutil.Process]:
+    """Return the processes that work in a folder, or were told of it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Return a home for a demo; what a failing test leaves there is killed."""
+    yield tmp_path / "home"
+    for process in processes_in(tmp_path / "home"):
+        process.kill()
+
+
+def demo(home: Path, log: Path, *options: str) -> Command:
+    return Command("demo", "--home", str(home), *options, log=log)
+
+
+def test_it_ends_with_the_comparison_and_goes_on_in_the_same_home(
+    home: Path, tmp_path: Path
+) -> None:
+    first = run(home, tmp_path / "first.log", 15)
+    assert first > 300
+    rows = landed(home)
+    assert rows["COMMIT"] == first
+    assert min(rows["ROLLBACK"], rows["DISCARD"]) > 0
+    second = run(home, tmp_path / "second.log", 5)
+    assert second > first + 50
+    with closing(sqlite3.connect(home / "shop" / "orders.db")) as database:
+        assert database.execute("SELECT count(*) FROM orders").fetchone() == (second,)
+
+
+def run(home: Path, log: Path, seconds: int) -> int:
+    """Run a demo to its end; return how many orders its comparison was about."""
+    running = demo(home, log, "--seconds", str(seconds))
+    assert running.process.wait(PATIENCE_SECONDS) == 0, running.said()[-3_000:]
+    holds = HOLDS.search(running.said())
+    assert holds, running.said()[-3_000:]
+    assert "\x1b" not in running.said()
+    assert processes_in(home) == []
+    return int(holds[1].replace(",", ""))
+
+
+def landed(home: Path) -> dict[str, int]:
+    """Return how many transactions the tables know by outcome."""
+    table = DeltaTable(home / "tables" / "resolution").to_pandas(columns=["outcome"])
+    return {str(outcome): int(count) for outcome, count in table["outcome"].value_counts().items()}
+
+
+@pytest.mark.parametrize("moment", ["starting", "placing"])
+def test_an_interrupted_demo_leaves_no_process(home: Path, tmp_path: Path, moment: str) -> None:
+    with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
+        if moment == "placing":
+            running.until_said("orders a second")
+        else:
+            wait_for(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
+        running.signal(signal.SIGINT)
+        assert running.exit_code() == 130
+        assert "Interrupted" in running.said()
+        assert processes_in(home) == []
+
+
+def test_a_killed_demo_leaves_no_process_and_a_second_is_refused(
+    home: Path, tmp_path: Path
+) -> None:
+    with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
+        running.until_said("orders a second")
+        second = demo(home, tmp_path / "second.log")
+        assert second.exit_code() == 1
+        assert f"process {running.process.pid} shows a demo in home {home}" in second.said()
+        running.kill()
+        wait_for(lambda: processes_in(home) == [])
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.2)
