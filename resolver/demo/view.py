@@ -66,13 +66,17 @@ class View(Protocol):
 
 
 class Lines:
-    """Plain lines: each event, and now and then how things stand."""
+    """Plain lines: what is going on, each event, and now and then how things stand."""
 
     def __init__(self, every_seconds: float = 5.0) -> None:
         self._every = every_seconds
         self._due = 0.0
+        self._phase = ""
 
     def draw(self, scene: Scene) -> None:
+        if scene.phase != self._phase:
+            self._phase = scene.phase
+            self._say(scene, scene.phase)
         if scene.counts.begun and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._every
             self._say(scene, summary(scene))
