@@ -39,6 +39,7 @@ class OrderDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._of_thread = threading.local()
+        self._turn = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._connection().executescript(_SCHEMA)
 
@@ -100,11 +101,12 @@ class OrderDatabase:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        # IMMEDIATE: waits for its turn here; one that upgrades later would fail as busy.
         connection = self._connection()
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            yield connection
+        # Threads take turns by the lock, processes by IMMEDIATE: SQLite's own waiting is polling.
+        with self._turn:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                yield connection
 
     def _connection(self) -> sqlite3.Connection:
         if not hasattr(self._of_thread, "connection"):

@@ -30,7 +30,7 @@ _READ_SECONDS = 120.0
 _PENDING_SECONDS = 120.0
 _LAND_SECONDS = 120.0
 _DEATH_SECONDS = 30.0
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 60.0
 #: The resolver's own limit for its last batches, then Spark's and the broker's ends.
 _RESOLVER_STOP_SECONDS = 150.0
 #: Beyond the time of sending: a machine may be asleep for a while.

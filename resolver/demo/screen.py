@@ -82,13 +82,11 @@ def _outcomes(c: Counts) -> Table:
     table.add_column("outcome", width=16)
     for name in ("transactions", "by the shop", "by check"):
         table.add_column(name, justify="right", width=12)
-    table.add_column("", style="dim")
+    table.add_column("", style="dim", no_wrap=True)
     table.add_row(*_split("committed", "green", c.committed, c.committed_by_check))
     table.add_row(*_split("rolled back", "yellow", c.rolled_back, c.rolled_back_by_check))
     limit = SHORTENED["transaction_check_max"]
-    table.add_row(
-        Text("discarded", "red"), f"{c.discarded:,}", "-", "-", f"{limit} checks answered UNKNOWN"
-    )
+    table.add_row(Text("discarded", "red"), f"{c.discarded:,}", "-", "-", f"after {limit} checks")
     table.add_row(Text("undeliverable", "magenta"), f"{c.undeliverable:,}", "-", "-")
     return table
 

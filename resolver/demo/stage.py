@@ -47,6 +47,8 @@ class Stage:
         self._reader: Reader | None = None
         self._before = Counts()
         self.logs.mkdir(parents=True, exist_ok=True)
+        for earlier in self.logs.glob("[0-9]*-*.log"):
+            earlier.unlink()
         self.database_file = home / "shop" / "orders.db"
         self.database = OrderDatabase(self.database_file)
 
