@@ -41,6 +41,11 @@ class Guarded:
         with self._shell.stdout as printed:
             self.pid = int(printed.readline() or 0)
 
+    @property
+    def session(self) -> int:
+        """The session that the command and what it starts are in."""
+        return self._shell.pid
+
     def exit_status(self) -> int | None:
         """Return the command's exit status, None while it runs."""
         return self._shell.poll()

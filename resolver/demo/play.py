@@ -73,7 +73,7 @@ class Play:
         stage.phase("starting Kafka")
         self._config = write_settings(stage.home / "demo.toml")
         arguments = ["resolver", "up", "--home", str(stage.home), "--config", str(self._config)]
-        resolver = stage.start("up", arguments, _RESOLVER_STOP_SECONDS)
+        resolver = stage.start("up", "the resolver", arguments, _RESOLVER_STOP_SECONDS)
         spark = lambda: resolver.said("(starting Spark)") or resolver.ready  # noqa: E731
         stage.until(spark, _RESOLVER_SECONDS, f"Kafka does not start, see {resolver.log}")
         stage.phase("starting Spark and the resolver")
@@ -103,13 +103,13 @@ class Play:
         listener = ["--group", GROUP, "--listener", "resolver.demo.shop:Orders"]
         arguments = ["resolver", "agent", *listener, *self._servers()]
         return self._stage.start(
-            "agent", [*arguments, "--config", str(self._config)], _STOP_SECONDS
+            "agent", "the agent", [*arguments, "--config", str(self._config)], _STOP_SECONDS
         )
 
     def _start_shop(self) -> Process:
         """Start the shop and return when it is open."""
         arguments = ["resolver.demo.shop", *self._servers(), "--rate", str(self._rate)]
-        shop = self._stage.start("shop", arguments, _STOP_SECONDS)
+        shop = self._stage.start("shop", "the shop", arguments, _STOP_SECONDS)
         self._stage.until_ready(shop, _READY_SECONDS)
         self._scene.shop = "is open"
         return shop

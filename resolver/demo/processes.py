@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -10,11 +11,16 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import psutil
+
 from ..broker.guard import Guarded
 from ..errors import DemoError
 
 _TAIL_LINES = 12
+_ERROR_LINES = 5
+_LINE_LENGTH = 300
 _LOOK_SECONDS = 0.05
+_OTHERS_SECONDS = 20.0
 
 
 class Process:
@@ -53,10 +59,9 @@ class Process:
     def check(self) -> None:
         """Raise `DemoError` if it has ended by itself."""
         if self.ended:
-            tail = "\n  ".join(self._said().splitlines()[-_TAIL_LINES:]) or "(nothing)"
             raise DemoError(
-                f"the process {self.name!r} ended, with exit status "
-                f"{self._guarded.exit_status()}. The end of {self.log}:\n  {tail}"
+                f"{self.name} ended by itself, with exit status {self._guarded.exit_status()}. "
+                f"From {self.log}:\n  {_end_of(self._said())}"
             )
 
     def kill(self) -> None:
@@ -74,7 +79,20 @@ class Process:
         finally:
             status = self._guarded.exit_status()
             self._guarded.stop(0)
+            self._end_others(meanwhile)
         return status
+
+    def _end_others(self, meanwhile: Callable[[], object]) -> None:
+        """See the end of what it has started: Spark's JVM ends a moment after its Python."""
+        begun = time.monotonic()
+        while others := _in_session(self._guarded.session):
+            waited = time.monotonic() - begun
+            if waited > 2 * _OTHERS_SECONDS:
+                raise DemoError(f"process {others[0].pid}, of {self.name}, does not end")
+            if waited > _OTHERS_SECONDS:
+                _kill(others)
+            meanwhile()
+            time.sleep(_LOOK_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.ended:
@@ -85,3 +103,27 @@ class Process:
             return self.log.read_text(errors="replace")
         except FileNotFoundError:  # its shell is about to make it
             return ""
+
+
+def _in_session(session: int) -> list[psutil.Process]:
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile, or another user's
+            process = psutil.Process(pid)
+            if os.getsid(pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _end_of(log: str) -> str:
+    """Return what says most: from the command's own error on, which may quote much, or the end."""
+    lines = log.splitlines()
+    errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
+    shown = lines[errors[-1] :][:_ERROR_LINES] if errors else lines[-_TAIL_LINES:]
+    return "\n  ".join(line[:_LINE_LENGTH] for line in shown) or "(nothing)"

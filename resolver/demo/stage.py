@@ -62,12 +62,11 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         """Stop whatever still runs, the last started first."""
-        self.scene.phase = "stopping"
         with ExitStack() as all_of_it:  # whatever one of them raises
             all_of_it.callback(self._close_view)
             all_of_it.callback(self.database.close)
             for process in self._running:
-                all_of_it.callback(process.stop, process.stop_seconds, self._draw)
+                all_of_it.callback(self._stop_now, process)
             all_of_it.callback(self.stop_reading)
 
     @contextmanager
@@ -94,12 +93,12 @@ class Stage:
         self.scene.events.append((self.scene.elapsed, event))
         self._view.tell(self.scene, event)
 
-    def start(self, name: str, arguments: list[str], stop_seconds: float) -> Process:
-        """Start a Python module; its log is called after it and how many came before."""
+    def start(self, name: str, title: str, arguments: list[str], stop_seconds: float) -> Process:
+        """Start a Python module; its log is called `name`, after how many came before."""
         self._started += 1
         log = self.logs / f"{self._started}-{name}.log"
         env = clean_environment() | {DATABASE: str(self.database_file)}
-        process = Process(name, arguments, self.home, log, env, self._lock, stop_seconds)
+        process = Process(title, arguments, self.home, log, env, self._lock, stop_seconds)
         self._running.append(process)
         return process
 
@@ -163,6 +162,10 @@ class Stage:
         status = process.stop(seconds, self._draw)
         self._running.remove(process)
         return status
+
+    def _stop_now(self, process: Process) -> None:
+        self.scene.phase = f"stopping {process.name}; it finishes what it has begun"
+        process.stop(process.stop_seconds, self._draw)
 
     def _close_view(self) -> None:
         self.scene.phase = "everything is stopped"
