@@ -1,0 +1,133 @@
+"""Both jobs on a standalone cluster, submitted as the README has it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from e2e.world import ROLLBACK, Sent, World, header
+
+from .conftest import QUEUES, Submit
+from .process import PATIENCE_SECONDS, Process
+from .standalone import Cluster
+
+
+def test_each_is_delivered_and_lands_once_over_a_restart(
+    submit: Submit, world: World, cluster: Cluster, tmp_path: Path
+) -> None:
+    resolving = ("resolve", "--checkpoint", str(tmp_path / "resolve"))
+    landing = ("land", "--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "land"))
+
+    resolve, land = submit(*resolving), submit(*landing)
+    resolve.until_said("resolving:")
+    land.until_said("landing:")
+    committed, rolled_back = send(world), send(world)
+    end(world, committed, rolled_back)
+    assert delivered(world, committed) == once(committed)
+    # Now the batch is not over: Kafka has it, Spark's checkpoint and the tables have not.
+    for job in (resolve, land):
+        job.signal(signal.SIGTERM)
+    assert [job.exit_code() for job in (resolve, land)] == [0, 0], resolve.said() + land.said()
+    for query in ("resolve/spark", "land"):
+        assert batches(tmp_path / query / "offsets") == batches(tmp_path / query / "commits")
+    assert shipped_to_executors(cluster)
+
+    late = send(world)
+    end(world, late, [])
+    resolve = submit(*resolving, log="resolve-2")
+    resolve.until_said("resolving:")
+    assert delivered(world, committed + late) == once(committed + late)
+    outcomes = once(committed + late + rolled_back)
+    assert Counter(world.outcomes(outcomes.total()).keys()) == outcomes
+    land = submit(*landing, log="land-2")
+    land.until_said("landing:")
+    assert landed(tmp_path / "tables" / "resolution", outcomes.total(), land) == outcomes
+    assert landed(tmp_path / "tables" / "half", outcomes.total(), land) == outcomes
+
+
+def test_a_resolver_that_was_replaced_exits_3(submit: Submit, world: World, tmp_path: Path) -> None:
+    first = submit("resolve", "--checkpoint", str(tmp_path / "first"), log="first", ship=False)
+    first.until_said("resolving:")
+    committed = send(world)
+    end(world, committed, [])
+    assert delivered(world, committed) == once(committed)
+
+    second = ("resolve", "--rebuild", "--checkpoint", str(tmp_path / "second"))
+    taking_over = submit(*second, log="second")
+    assert first.exit_code() == 3
+    assert "\nresolve: another resolver took over" in first.said()
+    late = send(world)
+    end(world, late, [])
+    assert delivered(world, committed + late) == once(committed + late)
+    taking_over.until_said("resolving:")
+
+
+def test_a_wrong_setting_ends_a_job_with_its_name_and_the_remedy(
+    submit: Submit, tmp_path: Path
+) -> None:
+    checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
+    wrong = {
+        "transaction_check_max=0": "transaction_check_max",
+        "spark.speculation=true": "'spark.speculation' can't be set in [spark]: it changes how",
+    }
+    for given, said in wrong.items():
+        job = submit("resolve", *checkpoint, "--set", given, log=given)
+        assert job.exit_code() == 2, job.said()
+        (line,) = [line for line in job.said().splitlines() if line.startswith("resolve: ")]
+        assert said in line
+        assert "Traceback" not in job.said()
+
+
+def send(world: World, count: int = 10) -> list[Sent]:
+    """Send so many halves to each queue."""
+    return [
+        sent
+        for queue in range(QUEUES)
+        for sent in world.send_halves((world.message() for _ in range(count)), queue)
+    ]
+
+
+def end(world: World, committed: list[Sent], rolled_back: list[Sent]) -> None:
+    for queue in range(QUEUES):
+        if mine := [sent for sent in rolled_back if sent.queue == queue]:
+            world.end(*mine, state=ROLLBACK)
+        world.end(*(sent for sent in committed if sent.queue == queue))
+
+
+def once(sent: list[Sent]) -> Counter[str]:
+    return Counter(one.half.transaction_id for one in sent)
+
+
+def delivered(world: World, expected: list[Sent]) -> Counter[str | None]:
+    """Return the transactions that were delivered, and how often, once there are so many."""
+    messages = world.reader(world.real).until(len(expected), PATIENCE_SECONDS)
+    return Counter(header(message, "UNIQ_KEY") for message in messages)
+
+
+def batches(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir() if file.name.isdigit()}
+
+
+def shipped_to_executors(cluster: Cluster) -> list[Path]:
+    return list((cluster.folder / "work").glob("app-*/*/txresolver.zip"))
+
+
+def landed(table: Path, expected: int, land: Process) -> Counter[str]:
+    """Return the transactions of a table, and how often each, once there are so many rows."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while len(found := _transactions(table)) < expected:
+        assert time.monotonic() < until, f"{len(found)} of {expected} in {table}:\n{land.said()}"
+        time.sleep(0.2)
+    return Counter(found)
+
+
+def _transactions(table: Path) -> list[str]:
+    try:
+        column = DeltaTable(table).to_pyarrow_table(columns=["transaction_id"])["transaction_id"]
+    except TableNotFoundError:
+        return []
+    return list(column.to_pylist())
