@@ -24,7 +24,7 @@ from ..protocol import (
     discarded_record,
     fitted,
 )
-from ..protocol.packed import pack_headers, unpack_headers
+from ..protocol.record import Headers
 from ..step import Decisions, Ended
 
 #: Spark moves rows whole: what one row of decisions may hold.
@@ -71,7 +71,7 @@ class Decision(NamedTuple):
         if message is None or resolution is None or self.half is None:
             raise ValueError("only a commit can be undeliverable")
         said = Resolution._make((*resolution, -1, ""))
-        headers = unpack_headers(self.half)
+        headers: Headers = list(msgpack.unpackb(self.half, use_list=False))
         half = decode_half(message.key, message.value, headers, names.prefix)
         at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
         given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
@@ -133,7 +133,7 @@ def _ended(ended: Ended, names: Names) -> Decision:
         ended.decided_at_ms,
     )
     if ended.outcome is Outcome.COMMIT:
-        return Decision(as_message(commit_record(at)), resolution, pack_headers(at.all_headers))
+        return Decision(as_message(commit_record(at)), resolution, msgpack.packb(at.all_headers))
     if ended.reason is None:
         return Decision(None, resolution)
     return Decision(

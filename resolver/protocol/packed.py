@@ -1,26 +1,33 @@
-"""Headers packed into one binary: how they travel through Spark, which would copy each by itself.
+"""Headers as one text: how they travel through Spark, to which an array of structs is dear.
 
-Apart from the other modules, so that the producer and the agent need no msgpack.
+It is what Spark's `to_json` makes of them: `[{"key": name, "value": base64 or null}, ...]`.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Iterable
-from typing import cast
 
-import msgpack
+import orjson
 
 from .record import Headers
 
 
-def pack_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Pack headers as a msgpack array of [name, value]."""
-    return cast(bytes, msgpack.packb(list(headers), use_bin_type=True))
+def pack_headers(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    """Pack headers as Spark does it."""
+    pairs = [
+        {"key": name, "value": None if value is None else b64encode(value).decode()}
+        for name, value in headers
+    ]
+    return orjson.dumps(pairs).decode()
 
 
-def unpack_headers(packed: bytes | None) -> Headers:
+def unpack_headers(packed: str | None) -> Headers:
     """Undo `pack_headers`; null means no headers."""
     if packed is None:
         return []
-    # Headers are a list, their pairs are tuples: a tuple of pairs equals no list of the same pairs.
-    return list(cast(Headers, msgpack.unpackb(packed, use_list=False, raw=False) or ()))
+    return [
+        (pair["key"], None if (value := pair["value"]) is None else a2b_base64(value))
+        for pair in orjson.loads(packed)
+    ]

@@ -20,12 +20,12 @@ _ROW_BYTES = 24
 
 
 class Body(NamedTuple):
-    """A half as it was sent; `headers` packed."""
+    """A half as it was sent; `headers` packed as text."""
 
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: bytes
+    headers: str
 
     @property
     def size(self) -> int:

@@ -26,7 +26,7 @@ from .settings import StepSettings
 from .settled import Settled
 
 #: offset, stored_at (ms), key, value, packed headers
-_Row = tuple[int, int, bytes | None, bytes | None, bytes | None]
+_Row = tuple[int, int, bytes | None, bytes | None, str | None]
 
 _NO_PERMISSION = "new transactions are refused while reject_transaction_message is set"
 
@@ -46,7 +46,7 @@ def read_halves(
         else:
             if not settings.reject_transaction_message:
                 at = HalfAt(queue.number, offset, stored_at, half, headers)
-                new.append(_pending(at, packed or b"", settings))
+                new.append(_pending(at, packed or "[]", settings))
                 continue
             reason, said = QuarantineReason.NO_PERMISSION, _NO_PERMISSION
         source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
@@ -90,7 +90,7 @@ def _in_order(records: pd.DataFrame) -> Iterator[_Row]:
     return zip(*(records[name].to_numpy()[order].tolist() for name in columns), strict=True)
 
 
-def _pending(at: HalfAt, packed: bytes, settings: StepSettings) -> NewHalf:
+def _pending(at: HalfAt, packed: str, settings: StepSettings) -> NewHalf:
     own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
     return NewHalf(
         at=at,

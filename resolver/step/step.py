@@ -35,7 +35,7 @@ def step(
     """Join a batch's halves and ops; return what changes in the state, and the decisions.
 
     `halves` and `ops` are records of the queue in any order: `offset` and `stored_at` (int64, ms),
-    `key`, `value` and `headers` (bytes or None, headers packed).
+    `key`, `value` and `headers` (bytes or None, headers as `protocol.packed` has them).
     """
     store = Store(state)
     head = Queue.load(store, queue)
