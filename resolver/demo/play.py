@@ -13,6 +13,7 @@ from ..home import Home
 from ..kafka import client_config
 from ..protocol import Names
 from ..settings import Settings
+from ..topic_admin import await_topics
 from ..topics import ensure_topics
 from .comparison import Comparison, compare
 from .delivered import delivered_content
@@ -200,3 +201,4 @@ def _make_real_topic(admin: AdminClient) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    await_topics(admin, [TOPIC])  # making one returns before its metadata are everywhere
