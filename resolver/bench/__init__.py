@@ -1,0 +1,1 @@
+"""Measurements: `scripts/bench`. What they found is in docs/performance.md."""

@@ -1,0 +1,171 @@
+"""`scripts/bench`: what the resolver does on this machine, with everything on it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
+
+from pipelines.resolve import Resolve
+from pipelines.session import spark_session
+from resolver.bench.watch import late_checks
+from resolver.broker import Broker
+from resolver.kafka import admin_client
+from resolver.protocol import Names
+from resolver.settings import Settings
+from resolver.topics import ensure_topics
+
+_WARM_UP = 60_000
+_PARTITIONS = 4
+_IDLE_TIMEOUT_MS = 3_000
+_MEASUREMENTS = ("backlog", "live", "sustained", "idle")
+
+
+class Bench:
+    """Measurements, each on a topic prefix of its own; the JVM is warm after the first."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, home: Path) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._home = home
+
+    def warm_up(self) -> None:
+        """Let the JVM compile what the measurements run."""
+        self._resolve_backlog(_WARM_UP)
+
+    def backlog(self, transactions: int) -> str:
+        """All stored before the resolver starts: from then until all are visible."""
+        seconds, figures = self._resolve_backlog(transactions)
+        return (
+            f"{transactions:,} transactions in {seconds:.1f} s: {transactions / seconds:,.0f}/s; "
+            f"{_delivered(figures)}"
+        )
+
+    def at_rate(self, rate: int, seconds: int) -> str:
+        """Arriving at a rate: how long from an op's storing to its message being visible."""
+        with self._prefix() as (settings, topic), self._resolving(settings):
+            count = rate * seconds
+            watcher = _start("watch", settings, topic, count)
+            pace = (f"--queues={settings.queues}", f"--rate={rate}")
+            load = _start("load", settings, topic, count, *pace)
+            started = time.monotonic()
+            load.communicate()
+            sent = time.monotonic() - started
+            figures = json.loads(watcher.communicate()[0])
+            took = time.monotonic() - started
+        waits = ", ".join(f"{name} {figures[name]:.2f} s" for name in ("p50", "p99", "worst"))
+        return (
+            f"{rate:,}/s for {sent:.0f} s: op to visible {waits}; all visible {took - sent:.1f} s "
+            f"after the last was sent; {_delivered(figures)}"
+        )
+
+    def idle(self, halves: int) -> str:
+        """Halves without an op, nothing else: how long after its time each check goes out."""
+        with self._prefix() as (settings, topic):
+            settings = replace(settings, transaction_timeout_ms=_IDLE_TIMEOUT_MS)
+            with self._resolving(settings):
+                queues = f"--queues={settings.queues}"
+                _start("load", settings, topic, halves, queues, "--no-ops").communicate()
+                names = Names(settings.topic_prefix)
+                late = late_checks(settings.bootstrap_servers, names, halves, _IDLE_TIMEOUT_MS)
+        return f"{len(late)} checks on idle topics, at most {max(late):.2f} s after they were due"
+
+    def _resolve_backlog(self, transactions: int) -> tuple[float, dict[str, Any]]:
+        with self._prefix() as (settings, topic):
+            queues = f"--queues={settings.queues}"
+            _start("load", settings, topic, transactions, queues).communicate()
+            watcher = _start("watch", settings, topic, transactions)
+            with self._resolving(settings):
+                started = time.monotonic()
+                figures = json.loads(watcher.communicate()[0])
+                return time.monotonic() - started, figures
+
+    @contextmanager
+    def _prefix(self) -> Iterator[tuple[Settings, str]]:
+        """Make the topics of a measurement."""
+        name = uuid.uuid4().hex[:8]
+        settings = replace(self._settings, topic_prefix=f"{name}.")
+        admin = admin_client(settings)
+        ensure_topics(admin, settings)
+        topic = f"bench-{name}"
+        for made in admin.create_topics([NewTopic(topic, _PARTITIONS, 1)]).values():
+            made.result(30)
+        yield settings, topic
+
+    @contextmanager
+    def _resolving(self, settings: Settings) -> Iterator[Resolve]:
+        job = Resolve(self._spark, settings, str(self._home / settings.topic_prefix))
+        try:
+            job.start()
+            yield job
+            job.raise_failure()
+        finally:
+            job.stop(60)
+
+
+def _start(
+    what: str, settings: Settings, topic: str, count: int, *more: str
+) -> subprocess.Popen[str]:
+    """Start the load or the watcher in a process of its own."""
+    arguments = {
+        "bootstrap-servers": settings.bootstrap_servers,
+        "prefix": settings.topic_prefix,
+        "topic": topic,
+        "count": count,
+    }
+    given = [f"--{name}={value}" for name, value in arguments.items()]
+    command = [sys.executable, "-m", f"resolver.bench.{what}", *given, *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _delivered(figures: dict[str, Any]) -> str:
+    return f"delivered {figures['delivered']:,}, doubled {figures['doubled']}"
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("measurement", nargs="*", help=f"of {', '.join(_MEASUREMENTS)}: all")
+    parser.add_argument("--transactions", type=int, default=500_000, help="of the backlog")
+    parser.add_argument("--seconds", type=int, default=60, help="of a load that arrives at a rate")
+    given = parser.parse_args()
+    asked = given.measurement or _MEASUREMENTS
+    if unknown := set(asked) - set(_MEASUREMENTS):
+        parser.error(f"no measurement {', '.join(unknown)}: there are {', '.join(_MEASUREMENTS)}")
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
+        settings = Settings(bootstrap_servers=broker.bootstrap)
+        spark = spark_session(settings, "txresolver bench", home=Path(folder))
+        bench = Bench(spark, settings, Path(folder))
+        try:
+            _measure(bench, asked, given)
+        finally:
+            spark.stop()
+
+
+def _measure(bench: Bench, asked: Sequence[str], given: argparse.Namespace) -> None:
+    print("warming up", flush=True)
+    bench.warm_up()
+    measurements = {
+        "backlog": lambda: bench.backlog(given.transactions),
+        "live": lambda: bench.at_rate(200, given.seconds),
+        "sustained": lambda: bench.at_rate(10_000, given.seconds),
+        "idle": lambda: bench.idle(100),
+    }
+    for name in asked:
+        print(f"{name:>10}: {measurements[name]()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
