@@ -37,16 +37,27 @@ def run_until_stopped(ended: Callable[[float], bool | None]) -> None:
 
 
 def finish_batch(query: StreamingQuery, timeout_seconds: float) -> bool:
-    """Stop a query when no batch runs, or after the time-out; return whether none ran then.
+    """Stop a query when its batch is done, or after the time-out; return whether it was done.
 
-    A batch that is cut short is run again after the next start.
+    A batch that is cut short is run again after the next start: so is one that followed at once,
+    as under a backlog, where there never is a moment without a batch.
     """
     until = time.monotonic() + timeout_seconds
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+    before = _last_batch(query)
+
+    def finished() -> bool:
+        return not query.status["isTriggerActive"] or _last_batch(query) != before
+
+    while query.isActive and not finished() and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)
-    finished = not query.status["isTriggerActive"]
+    done = finished()
     query.stop()
-    return finished
+    return done
+
+
+def _last_batch(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return None if progress is None else progress.batchId
 
 
 class _JvmHandler:
