@@ -32,7 +32,9 @@ def print_report(console: Console, result: Comparison, database: Path, home: Pat
     console.print(f"The database {shown(database)} and the topic {TOPIC}, compared:", style="bold")
     console.print(table)
     console.print()
-    console.print(verdict(result), style="bold green" if result.holds else "bold red")
+    console.print(
+        verdict(result), style="bold green" if result.holds else "bold red", soft_wrap=True
+    )
     console.print()
     for line in where(home):
         console.print(line, soft_wrap=True, highlight=False)

@@ -45,7 +45,7 @@ class Stage:
         self._started = 0
         self._ledger: Ledger | None = None
         self._reader: Reader | None = None
-        self._before = Counts()
+        self._before: Counts | None = None
         self.logs.mkdir(parents=True, exist_ok=True)
         for earlier in self.logs.glob("[0-9]*-*.log"):
             earlier.unlink()
@@ -131,9 +131,10 @@ class Stage:
 
     def count_from_here(self) -> Counts:
         """Let the scene show only what comes from now on; return what came before."""
-        if self._ledger is not None:
-            self._before = self._ledger.counts
-            self._ledger.latencies.clear()
+        if self._ledger is None:
+            raise AssertionError("nothing is read yet")
+        self._before = self._ledger.counts
+        self._ledger.latencies.clear()
         return self._before
 
     def until(self, done: Callable[[], object], seconds: float, otherwise: str) -> None:
@@ -172,7 +173,7 @@ class Stage:
         self._view.close(self.scene)
 
     def _draw(self) -> None:
-        if self._ledger is not None:
+        if self._ledger is not None and self._before is not None:
             self.scene.counts = self._ledger.counts.since(self._before)
             self.scene.pending = self._ledger.pending
             self.scene.latencies = self._ledger.latencies
