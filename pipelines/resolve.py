@@ -140,9 +140,8 @@ class Resolve:
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.toArrow().to_pylist()
         rows.sort(key=lambda row: (row["queue"], row["part"]))
-        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         try:
-            self._delivery.deliver(batch_id, str(query_id), [row["decisions"] for row in rows])
+            self._delivery.deliver(batch_id, [row["decisions"] for row in rows])
         except TxResolverError as error:
             self._fail(error)
             raise

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from .delivery.packed import pack
+from .delivery.packed import Batch, pack
+from .garbage import collection_put_off
 from .planned import PlannedSettings
 from .protocol import Names, Outcome
 from .step import Changes, Decisions, settle, step
@@ -112,11 +114,12 @@ class QueueProcessor(StatefulProcessor):
         settings = self._planned.at(now)
         queue = self._slots.index(key[0])
         is_op = records["op"].to_numpy()
-        changes, decisions = step(
-            self._state, queue, records[~is_op], records[is_op], now, settings
-        )
-        self._state.apply(changes)
-        parts = pack(decisions, Names(settings.topic_prefix), _QUARANTINE_BYTES)
+        halves, ops = records[~is_op], records[is_op]
+        with collection_put_off():
+            changes, decisions = step(self._state, queue, halves, ops, now, settings)
+            self._state.apply(changes)
+            names = Names(settings.topic_prefix)
+            parts = list(pack(decisions, names, _batch(), _QUARANTINE_BYTES))
         yield from _rows(queue, decisions, parts)
 
 
@@ -147,7 +150,7 @@ class _State(Mapping[str, bytes]):
                 self._state.updateValue((key,), (value,))
 
 
-def _rows(queue: int, decisions: Decisions, parts: Iterator[bytes]) -> Iterator[pd.DataFrame]:
+def _rows(queue: int, decisions: Decisions, parts: list[bytes]) -> Iterator[pd.DataFrame]:
     """Yield a row for each part: the queue's standing is in the first."""
     standing = [
         _or_none(decisions.wake_at_ms),
@@ -160,6 +163,15 @@ def _rows(queue: int, decisions: Decisions, parts: Iterator[bytes]) -> Iterator[
     for part, packed in enumerate(parts):
         yield pd.DataFrame([[queue, part, packed, *standing]], columns=columns)
         standing = [0] * len(standing)
+
+
+def _batch() -> Batch:
+    """Return what Spark tells each task of the batch that it works for."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a queue is resolved in a task of Spark")
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    return Batch(int(context.getLocalProperty("streaming.sql.batchId") or -1), query_id or "")
 
 
 def _or_none(time_ms: int | None) -> int:

@@ -17,8 +17,9 @@ from hashlib import sha256
 from confluent_kafka import KafkaException
 
 from ..errors import DeliveryError, MarkerMismatch, Replaced
+from ..garbage import collection_put_off
 from ..kafka import admin_client
-from ..protocol import Names, Resolution, fence_record
+from ..protocol import Names, fence_record
 from ..settings import Settings
 from ..topics import ensure_topics
 from .marker import Marker, MarkerGroup
@@ -67,13 +68,13 @@ class Delivery:
             self._marked_at = time.monotonic()
         logger.info("took over %s*: before it was %s", self._names.prefix, found or "nobody's")
 
-    def deliver(self, batch: int, query_id: str, parts: list[bytes]) -> None:
+    def deliver(self, batch: int, parts: list[bytes]) -> None:
         """Write a batch's decisions, packed by queue and part, unless the marker has it.
 
         Raises `Replaced`, `MarkerMismatch` or `DeliveryError`.
         """
         digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
-        with self._lock:
+        with self._lock, collection_put_off():
             if self._is_delivered(batch, digest):
                 logger.info("batch %d was delivered before", batch)
                 return
@@ -81,13 +82,13 @@ class Delivery:
             if decisions:
                 self._undeliverable.forget_old()
                 self._make_check_topics(decisions)
-                self._write(decisions, replace(self._marker, batch=batch, digest=digest), query_id)
+                self._write(decisions, replace(self._marker, batch=batch, digest=digest))
 
     def keep_alive(self, seconds: float) -> None:
         """Write the marker again if that was not done for so long: Kafka forgets idle groups."""
         with self._lock:
             if time.monotonic() - self._marked_at > seconds:
-                self._write([], self._marker, "")
+                self._write([], self._marker)
 
     def replaced(self) -> bool:
         """Whether another resolver has taken over; False while Kafka can't tell."""
@@ -131,7 +132,7 @@ class Delivery:
             )
         return batch == marked.batch
 
-    def _write(self, decisions: list[Decision], marker: Marker, query_id: str) -> None:
+    def _write(self, decisions: list[Decision], marker: Marker) -> None:
         """Write until it is written; what a topic refuses for good ends as undeliverable."""
         give_up_at = time.monotonic() + _RETRY_SECONDS
         while True:
@@ -140,8 +141,7 @@ class Delivery:
                 if found == marker:
                     break  # the commit came through, only its answer did not
                 deliverable, narrow = self._undeliverable.sort(decisions)
-                messages = self._messages(deliverable, marker.batch, query_id)
-                producer.write(messages, marker, narrow)
+                producer.write(_messages(deliverable), marker, narrow)
                 break
             except Refused as refused:
                 self._drop()
@@ -151,15 +151,6 @@ class Delivery:
                 self._pause(marker, error, give_up_at)
         self._marker = marker
         self._marked_at = time.monotonic()
-
-    def _messages(self, decisions: list[Decision], batch: int, query_id: str) -> Iterator[Message]:
-        topic = self._names.resolution
-        for message, resolution, _ in decisions:
-            if message is not None:
-                yield message
-            if resolution is not None:
-                said = Resolution._make((*resolution, batch, query_id))
-                yield as_message(said.to_record(topic))
 
     def _reconnect(self) -> tuple[TransactionalProducer, Marker]:
         """Make a new producer, which ends what the last one left open, and read the marker."""
@@ -192,3 +183,11 @@ class Delivery:
             logger.info("making the check topics of %s", ", ".join(groups))
             ensure_topics(admin_client(self._settings), self._settings, groups)
             self._undeliverable.look_again()
+
+
+def _messages(decisions: list[Decision]) -> Iterator[Message]:
+    for message, resolution, _ in decisions:
+        if message is not None:
+            yield message
+        if resolution is not None:
+            yield resolution

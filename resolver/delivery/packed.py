@@ -6,7 +6,7 @@ A worker makes the records, so that what delivery has left to do with each is to
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -21,6 +21,7 @@ from ..protocol import (
     check_record,
     commit_record,
     decode_half,
+    decode_resolution,
     discarded_record,
     fitted,
 )
@@ -58,11 +59,11 @@ class Decision(NamedTuple):
     """One decision as the records that say it: a message, a resolution, or both.
 
     `half` holds the half's own headers, packed, where the message is a commit: it may yet prove
-    undeliverable. `resolution` has the fields of `Resolution` but for the batch and the query.
+    undeliverable.
     """
 
     message: Message | None
-    resolution: tuple[Any, ...] | None = None
+    resolution: Message | None = None
     half: bytes | None = None
 
     def undeliverable(self, error: str, names: Names) -> Decision:
@@ -70,23 +71,30 @@ class Decision(NamedTuple):
         message, resolution = self.message, self.resolution
         if message is None or resolution is None or self.half is None:
             raise ValueError("only a commit can be undeliverable")
-        said = Resolution._make((*resolution, -1, ""))
+        said = decode_resolution(resolution.value)
         headers: Headers = list(msgpack.unpackb(self.half, use_list=False))
         half = decode_half(message.key, message.value, headers, names.prefix)
         at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
         given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
         said = said._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
-        return Decision(as_message(given_up), said[:-2])
+        return Decision(as_message(given_up), as_message(said.to_record(names.resolution)))
 
 
-def pack(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[bytes]:
+class Batch(NamedTuple):
+    """The batch that decisions are of, as `tx.resolution` names it."""
+
+    batch_id: int
+    query_id: str
+
+
+def pack(decisions: Decisions, names: Names, batch: Batch, max_bytes: int) -> Iterator[bytes]:
     """Pack decisions, in their order; `max_bytes` is what a quarantined record may take.
 
     The same decisions give the same bytes. There is at least one binary.
     """
     part: list[Decision] = []
     size, first = 0, True
-    for decision in _decisions(decisions, names, max_bytes):
+    for decision in _decisions(decisions, names, batch, max_bytes):
         part.append(decision)
         size += len(decision.message.value or b"") if decision.message else 0
         if size >= _PART_BYTES or len(part) >= _PART_DECISIONS:
@@ -99,14 +107,16 @@ def pack(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[bytes]:
 def unpack(packed: bytes) -> list[Decision]:
     """Undo `pack`."""
     return [
-        Decision(Message(*message) if message else None, resolution, half)
-        for message, resolution, half in msgpack.unpackb(packed, use_list=False)
+        Decision(message and Message._make(message), said and Message._make(said), half)
+        for message, said, half in msgpack.unpackb(packed, use_list=False)
     ]
 
 
-def _decisions(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[Decision]:
+def _decisions(
+    decisions: Decisions, names: Names, batch: Batch, max_bytes: int
+) -> Iterator[Decision]:
     for ended in decisions.ended:
-        yield _ended(ended, names)
+        yield _ended(ended, names, batch)
     for check in decisions.checks:
         yield Decision(as_message(check_record(check.at, check.checks, names)))
     for refused in decisions.refused:
@@ -114,30 +124,36 @@ def _decisions(decisions: Decisions, names: Names, max_bytes: int) -> Iterator[D
         yield Decision(as_message(refused.to_record(names, limit)))
 
 
-def _ended(ended: Ended, names: Names) -> Decision:
-    at, half = ended.at, ended.at.half
-    resolution = (
-        half.transaction_id,
-        at.queue,
-        at.offset,
-        ended.outcome.value,
-        ended.source.value,
-        half.group,
-        half.topic,
-        ended.op_offset,
-        ended.checks,
-        ended.answered,
-        half.born_at_ms,
-        at.stored_at_ms,
-        ended.ended_at_ms,
-        ended.decided_at_ms,
-    )
+def _ended(ended: Ended, names: Names, batch: Batch) -> Decision:
+    at = ended.at
+    said = as_message(_resolution(ended, batch).to_record(names.resolution))
     if ended.outcome is Outcome.COMMIT:
-        return Decision(as_message(commit_record(at)), resolution, msgpack.packb(at.all_headers))
+        return Decision(as_message(commit_record(at)), said, msgpack.packb(at.all_headers))
     if ended.reason is None:
-        return Decision(None, resolution)
-    return Decision(
-        as_message(discarded_record(at, ended.checks, ended.reason, None, names)), resolution
+        return Decision(None, said)
+    given_up = discarded_record(at, ended.checks, ended.reason, None, names)
+    return Decision(as_message(given_up), said)
+
+
+def _resolution(ended: Ended, batch: Batch) -> Resolution:
+    at, half = ended.at, ended.at.half
+    return Resolution(
+        transaction_id=half.transaction_id,
+        queue=at.queue,
+        offset=at.offset,
+        outcome=ended.outcome,
+        source=ended.source,
+        group=half.group,
+        topic=half.topic,
+        op_offset=ended.op_offset,
+        checks=ended.checks,
+        answered=ended.answered,
+        born_at=half.born_at_ms,
+        stored_at=at.stored_at_ms,
+        ended_at=ended.ended_at_ms,
+        decided_at=ended.decided_at_ms,
+        batch_id=batch.batch_id,
+        query_id=batch.query_id,
     )
 
 
