@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -184,7 +183,7 @@ def fitted(record: Record, max_bytes: int) -> Record:
     marks.append((n.TRUNCATED, b"true"))
     left = max_bytes - record_bytes(None, None, marks)
     key, value, headers = _cut(record.key, record.value, sent, left)
-    return replace(record, key=key, value=value, headers=[*headers, *marks])
+    return record._replace(key=key, value=value, headers=[*headers, *marks])
 
 
 def _apart(headers: Headers) -> tuple[Headers, Headers]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Kafka headers in their order; names may repeat, values may be null.
 Headers = list[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record to be produced; partition -1 leaves the choice to the partitioner."""
 
     topic: str
