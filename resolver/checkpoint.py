@@ -6,7 +6,6 @@ JSON, read and written by Spark, so that they can be wherever the checkpoint can
 
 from __future__ import annotations
 
-import time
 import uuid
 from dataclasses import asdict
 from typing import Any
@@ -37,23 +36,24 @@ class Checkpoint:
         return str(known[0])
 
     def planned(self, settings: StepSettings) -> PlannedSettings:
-        """Return the settings of the batches so far and, from now on, `settings`.
+        """Return the settings of the batches so far and, from the next on, `settings`.
 
         Raises `SettingsError` for another topic prefix than the checkpoint was made with.
         """
-        entries = sorted(self._read("settings"), key=lambda entry: int(entry["from_ms"]))
+        entries = sorted(self._read("settings"), key=lambda entry: int(entry["number"]))
         before = PlannedSettings(
-            tuple((entry["from_ms"], StepSettings(**entry["settings"])) for entry in entries)
+            tuple((entry["first_batch"], StepSettings(**entry["settings"])) for entry in entries)
         )
         if before.entries and before.topic_prefix != settings.topic_prefix:
             raise SettingsError(
                 f"topic_prefix is {settings.topic_prefix!r}, and checkpoint {self.path} was made "
                 f"with {before.topic_prefix!r}; choose another checkpoint for another prefix"
             )
-        now_ms = time.time_ns() // 1_000_000
-        planned = before.then(now_ms, settings)
+        batch = self._next_batch()
+        planned = before.then(batch, settings)
         if planned is not before:
-            self._append("settings", {"from_ms": now_ms, "settings": asdict(settings)})
+            entry = {"number": len(entries), "first_batch": batch, "settings": asdict(settings)}
+            self._append("settings", entry)
         return planned
 
     def is_rebuild(self) -> bool:
@@ -81,6 +81,18 @@ class Checkpoint:
     def is_new(self) -> bool:
         """Whether no batch of its query was committed yet."""
         return not self._lines("spark/commits")
+
+    def _next_batch(self) -> int:
+        """Return the id of the first batch that Spark has not planned yet."""
+        # By Hadoop's file system, since a checkpoint may be on any. What Spark has not finished
+        # writing has no number for a name.
+        assert self._spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+        folder = self._spark._jvm.org.apache.hadoop.fs.Path(f"{self.spark}/offsets")
+        files = folder.getFileSystem(self._spark._jsc.hadoopConfiguration())
+        if not files.exists(folder):
+            return 0
+        names = [file.getPath().getName() for file in files.listStatus(folder)]
+        return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
 
     def _read(self, name: str) -> list[Any]:
         return [orjson.loads(line) for line in self._lines(name)]

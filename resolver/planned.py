@@ -12,24 +12,25 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class PlannedSettings:
-    """Settings and the time (ms) from which on they hold, in the order of their coming.
+    """Settings and the first batch that they hold for, in the order of their coming.
 
-    The batch's own clock picks: it comes from Spark's offset log, so a batch that was planned
-    before a restart is replayed with what held then.
+    The batch's id picks, and no clock, which may step back: a batch that was planned before a
+    restart is replayed with what held then. Of two with the same first batch the later holds:
+    that batch had not been planned when they came.
     """
 
     entries: tuple[tuple[int, StepSettings], ...]
 
-    def at(self, now_ms: int) -> StepSettings:
-        """Return the settings of a batch with this clock; the first where none held yet."""
-        held = [settings for start, settings in self.entries if start <= now_ms]
+    def at(self, batch: int) -> StepSettings:
+        """Return the settings of this batch; the first ones for a batch before them."""
+        held = [settings for first, settings in self.entries if first <= batch]
         return held[-1] if held else self.entries[0][1]
 
-    def then(self, now_ms: int, settings: StepSettings) -> PlannedSettings:
-        """Let other settings hold from now on."""
+    def then(self, batch: int, settings: StepSettings) -> PlannedSettings:
+        """Let other settings hold from this batch on."""
         if self.entries and self.entries[-1][1] == settings:
             return self
-        return PlannedSettings((*self.entries, (now_ms, settings)))
+        return PlannedSettings((*self.entries, (batch, settings)))
 
     @property
     def topic_prefix(self) -> str:

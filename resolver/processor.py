@@ -111,7 +111,8 @@ class QueueProcessor(StatefulProcessor):
         """Run the step on all of a queue's records of the batch."""
         records = pd.concat(list(rows), ignore_index=True)
         now = timerValues.getCurrentProcessingTimeInMs()
-        settings = self._planned.at(now)
+        batch = _batch()
+        settings = self._planned.at(batch.batch_id)
         queue = self._slots.index(key[0])
         is_op = records["op"].to_numpy()
         halves, ops = records[~is_op], records[is_op]
@@ -119,7 +120,7 @@ class QueueProcessor(StatefulProcessor):
             changes, decisions = step(self._state, queue, halves, ops, now, settings)
             self._state.apply(changes)
             names = Names(settings.topic_prefix)
-            parts = list(pack(decisions, names, _batch(), _QUARANTINE_BYTES))
+            parts = list(pack(decisions, names, batch, _QUARANTINE_BYTES))
         yield from _rows(queue, decisions, parts)
 
 
@@ -170,8 +171,11 @@ def _batch() -> Batch:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("a queue is resolved in a task of Spark")
+    batch_id = context.getLocalProperty("streaming.sql.batchId")
     query_id = context.getLocalProperty("sql.streaming.queryId")
-    return Batch(int(context.getLocalProperty("streaming.sql.batchId") or -1), query_id or "")
+    if batch_id is None or query_id is None:
+        raise RuntimeError("Spark did not say which batch a task belongs to")
+    return Batch(int(batch_id), query_id)
 
 
 def _or_none(time_ms: int | None) -> int:
