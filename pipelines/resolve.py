@@ -28,7 +28,7 @@ from resolver.kafka import admin_client, spark_kafka_options
 from resolver.planned import step_settings
 from resolver.processor import decide, slots
 from resolver.protocol import Names
-from resolver.rebuild import outcome_ends, outcomes
+from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
 
@@ -57,8 +57,9 @@ class Resolve:
         """
         ensure_topics(admin_client(self._settings), self._settings)
         if rebuild:
+            refuse_gaps(self._settings)
             self._checkpoint.begin_rebuild()
-        self._delivery.start(rebuild)
+        self._delivery.start(self._checkpoint.is_new(), rebuild)
         self._clock.start()
         if self._checkpoint.is_rebuild() and self._checkpoint.is_new():
             self._run_first_batch_of_rebuild()
@@ -88,8 +89,12 @@ class Resolve:
         if self._stopped:
             return
         self._stopped = True
+        # A batch that Kafka does not take would be retried for longer than a stop may take.
+        give_up = threading.Timer(timeout_seconds, self._delivery.give_up)
+        give_up.start()
         if self._query is not None:
             finish_batch(self._query, timeout_seconds)
+        give_up.cancel()
         self._clock.stop()
         self._delivery.close()
 

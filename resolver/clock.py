@@ -15,7 +15,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException, Producer
 
 from .delivery import Delivery
-from .errors import Replaced, TxResolverError
+from .errors import Replaced, ResolverError, TxResolverError
 from .kafka import client_config
 from .protocol import Names, fence_record
 from .settings import Settings
@@ -34,6 +34,7 @@ class Clock(threading.Thread):
         self, settings: Settings, delivery: Delivery, failed: Callable[[TxResolverError], None]
     ) -> None:
         super().__init__(name="txresolver-clock", daemon=True)
+        self._prefix = settings.topic_prefix
         self._op_topic = Names(settings.topic_prefix).op
         self._interval_ms = settings.fence_interval_ms
         self._delivery = delivery
@@ -41,7 +42,7 @@ class Clock(threading.Thread):
         ours = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
         self._producer = Producer(client_config(settings, **ours))
         self._due: dict[int, int] = {}
-        self._fenced_at: dict[int, int] = {}
+        self._fenced_at: dict[int, float] = {}
         self._changed = threading.Condition()
         self._stopped = False
 
@@ -66,6 +67,15 @@ class Clock(threading.Thread):
 
     def run(self) -> None:
         """Send what is due, and look after the marker now and then."""
+        try:
+            self._run()
+        except TxResolverError as error:
+            self._failed(error)
+        except Exception as error:
+            # Without this thread an idle queue would send no check any more: stop instead.
+            self._failed(ResolverError(f"the thread {self.name} failed: {error!r}"))
+
+    def _run(self) -> None:
         look_at = time.monotonic() + _LOOK_SECONDS
         while self._wait(look_at):
             self._send_fences()
@@ -86,14 +96,17 @@ class Clock(threading.Thread):
 
     def _fence_at(self, queue: int) -> int:
         """Return when to send a queue's next fence: after its time, at most one in an interval."""
-        asked_again = self._fenced_at.get(queue, -self._interval_ms) + self._interval_ms
-        return max(self._due[queue] + 1, asked_again)
+        before = self._fenced_at.get(queue)
+        if before is None:
+            return self._due[queue] + 1
+        left_ms = int((before - time.monotonic()) * 1_000) + self._interval_ms
+        return max(self._due[queue] + 1, _now_ms() + left_ms)
 
     def _send_fences(self) -> None:
         with self._changed:
             now_ms = _now_ms()
             due = [queue for queue in self._due if self._fence_at(queue) <= now_ms]
-            self._fenced_at.update(dict.fromkeys(due, now_ms))
+            self._fenced_at.update(dict.fromkeys(due, time.monotonic()))
         for queue in due:
             fence = fence_record(self._op_topic, queue)
             try:
@@ -105,12 +118,9 @@ class Clock(threading.Thread):
         self._producer.poll(0)
 
     def _look_after_the_marker(self) -> None:
-        try:
-            if self._delivery.replaced():
-                raise Replaced(f"another resolver took over the topics of {self._op_topic}")
-            self._delivery.keep_alive(_KEEP_ALIVE_SECONDS)
-        except TxResolverError as error:
-            self._failed(error)
+        if self._delivery.replaced():
+            raise Replaced(f"another resolver took over {self._prefix}*")
+        self._delivery.keep_alive(_KEEP_ALIVE_SECONDS)
 
 
 def _now_ms() -> int:

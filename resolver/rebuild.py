@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,19 +17,22 @@ from .settings import Settings
 _TIMEOUT_SECONDS = 30.0
 
 
-def outcome_ends(settings: Settings) -> dict[str, int]:
-    """Return the end offset of each partition of the resolution topic, by partition.
+def refuse_gaps(settings: Settings) -> None:
+    """Raise `ResolverError` where outcomes of halves that are still there may have been deleted."""
+    consumer = _consumer(settings)
+    try:
+        _refuse_gaps(consumer, Names(settings.topic_prefix))
+    finally:
+        consumer.close()
 
-    Raises `ResolverError` where outcomes of halves that are still there were deleted.
-    """
+
+def outcome_ends(settings: Settings) -> dict[str, int]:
+    """Return the end offset of each partition of the resolution topic, by partition."""
     names = Names(settings.topic_prefix)
     consumer = _consumer(settings)
     try:
-        _refuse_gaps(consumer, names)
         return {
-            str(partition): consumer.get_watermark_offsets(
-                TopicPartition(names.resolution, partition), _TIMEOUT_SECONDS
-            )[1]
+            str(partition): _watermarks(consumer, names.resolution, partition)[1]
             for partition in _partitions(consumer, names.resolution)
         }
     finally:
@@ -50,41 +55,50 @@ def outcomes(spark: SparkSession, settings: Settings, ends: dict[str, int]) -> D
 
 
 def _refuse_gaps(consumer: Consumer, names: Names) -> None:
-    """Refuse halves older than the oldest outcome: theirs may have been deleted."""
-    oldest_outcome = max(
-        (_first_stored_at(consumer, *first) for first in _deleted_before(consumer, names)),
-        default=0,
+    """Refuse halves older than what is left of the outcomes: theirs may have been deleted.
+
+    Each partition may have lost others, so the one that lost the newest decides.
+    """
+    lost_until = max(
+        (_lost_until(consumer, names.resolution, partition))
+        for partition in _partitions(consumer, names.resolution)
     )
-    if not oldest_outcome:
-        return
     for partition in _partitions(consumer, names.half):
         first = _first_stored_at(consumer, names.half, partition)
-        if first and first < oldest_outcome:
+        if first is not None and first < lost_until:
             raise ResolverError(
                 f"{names.half} has halves of queue {partition} from {first} ms on, and outcomes "
-                f"in {names.resolution} begin at {oldest_outcome} ms: halves before that may have "
-                "ended already, and would be delivered again. Remove them with "
+                f"in {names.resolution} may be gone up to {lost_until} ms: halves before that may "
+                "have ended already, and would be delivered again. Remove them with "
                 "kafka-delete-records.sh, then start with --rebuild"
             )
 
 
-def _deleted_before(consumer: Consumer, names: Names) -> list[tuple[str, int]]:
-    """Return the partitions of outcomes of which the beginning is gone."""
-    return [
-        (names.resolution, partition)
-        for partition in _partitions(consumer, names.resolution)
-        if consumer.get_watermark_offsets(
-            TopicPartition(names.resolution, partition), _TIMEOUT_SECONDS
-        )[0]
-        > 0
-    ]
+def _lost_until(consumer: Consumer, topic: str, partition: int) -> int:
+    """Return up to when records may have been deleted (ms), 0 where none was."""
+    if _watermarks(consumer, topic, partition)[0] == 0:
+        return 0
+    first = _first_stored_at(consumer, topic, partition)
+    return time.time_ns() // 1_000_000 if first is None else first
 
 
-def _first_stored_at(consumer: Consumer, topic: str, partition: int) -> int:
-    """Return when the first record of a partition was stored (ms), 0 if there is none."""
+def _first_stored_at(consumer: Consumer, topic: str, partition: int) -> int | None:
+    """Return when the first record of a partition was stored (ms), None if there is none."""
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     message = consumer.poll(_TIMEOUT_SECONDS)
-    return 0 if message is None or message.error() else int(message.timestamp()[1])
+    if message is None:
+        raise ResolverError(f"no answer from partition {partition} of {topic} in time; try again")
+    error = message.error()
+    if error is None:
+        return int(message.timestamp()[1])
+    if error.code() == KafkaError._PARTITION_EOF:
+        return None
+    raise ResolverError(f"partition {partition} of {topic} can't be read: {error.str()}")
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_SECONDS)
+    return int(low), int(high)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:

@@ -11,12 +11,13 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from hashlib import sha256
 
 from confluent_kafka import KafkaException
 
-from ..errors import DeliveryError, MarkerMismatch, Replaced
+from ..errors import DeliveryError, MarkerMismatch, Replaced, TxResolverError
 from ..garbage import collection_put_off
 from ..kafka import admin_client
 from ..protocol import Names, fence_record
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 #: For how long an attempt is followed by another, and how long between two.
 _RETRY_SECONDS = 600.0
 _PAUSE_SECONDS = 1.0
+#: How often taking over is tried, while the other one tries to stay.
+_CLAIMS = 5
 
 
 class Delivery:
@@ -49,22 +52,24 @@ class Delivery:
         self._marker = Marker(checkpoint, instance=uuid.uuid4().hex)
         self._marked_at = 0.0
 
-    def start(self, rebuild: bool = False) -> None:
+    def start(self, is_new: bool, rebuild: bool = False) -> None:
         """Take over the topic prefix: fence whoever wrote before, and claim the marker.
 
-        With the claim goes a fence into each op partition: it makes the first batch. Raises
-        `MarkerMismatch` where another checkpoint's batches were delivered, unless `rebuild`.
+        With the claim goes a fence into each op partition: it makes the first batch. `is_new`: the
+        checkpoint has no batch yet. Raises `MarkerMismatch` where another checkpoint's batches were
+        delivered, or where the marker of batches that were is lost, unless `rebuild`.
         """
-        ops = self._names.op
-        fences = [as_message(fence_record(ops, queue)) for queue in range(self._settings.queues)]
         with self._lock:
-            try:
-                self._producer = TransactionalProducer(self._settings, self._group)
-                found = self._group.read()
-                self._claim(found, rebuild)
-                self._producer.write(fences, self._marker, {})
-            except (KafkaException, Refused) as error:
-                raise DeliveryError(f"can't take over {self._names.prefix}*: {error}") from error
+            for attempt in range(1, _CLAIMS + 1):
+                try:
+                    found = self._take_over(is_new, rebuild)
+                    break
+                except (KafkaException, Refused) as error:
+                    # Whom we fenced may have fenced us, before it saw our claim.
+                    self._drop()
+                    if attempt == _CLAIMS:
+                        said = f"can't take over {self._names.prefix}*: {error}"
+                        raise DeliveryError(said) from error
             self._marked_at = time.monotonic()
         logger.info("took over %s*: before it was %s", self._names.prefix, found or "nobody's")
 
@@ -81,7 +86,6 @@ class Delivery:
             decisions = [decision for part in parts for decision in unpack(part)]
             if decisions:
                 self._undeliverable.forget_old()
-                self._make_check_topics(decisions)
                 self._write(decisions, replace(self._marker, batch=batch, digest=digest))
 
     def keep_alive(self, seconds: float) -> None:
@@ -99,18 +103,40 @@ class Delivery:
                 return False
             return found is None or found.instance != self._marker.instance
 
+    def give_up(self) -> None:
+        """Retry no more: what is not written yet is written after the next start."""
+        self._closing.set()
+
     def close(self) -> None:
         """Give up what is being retried, and close the clients."""
-        self._closing.set()
+        self.give_up()
         with self._lock:
             self._drop()
             self._group.close()
 
-    def _claim(self, found: Marker | None, rebuild: bool) -> None:
+    def _take_over(self, is_new: bool, rebuild: bool) -> Marker | None:
+        self._producer = TransactionalProducer(self._settings, self._group)
+        found = self._group.read()
+        self._claim(found, is_new, rebuild)
+        ops, queues = self._names.op, range(self._settings.queues)
+        fences = [as_message(fence_record(ops, queue)) for queue in queues]
+        self._producer.write(fences, self._marker, {})
+        return found
+
+    def _claim(self, found: Marker | None, is_new: bool, rebuild: bool) -> None:
         mine = self._marker
         if found is not None and found.checkpoint == mine.checkpoint:
             self._marker = replace(found, instance=mine.instance)
-        elif found is not None and not rebuild:
+        elif rebuild:
+            return
+        elif found is None:
+            if not is_new or self._group.has_records(self._names.resolution):
+                raise MarkerMismatch(
+                    f"{self._names.prefix}* has outcomes, and the marker of what was delivered is "
+                    "gone (Kafka forgets it after offsets.retention.minutes without a resolver): "
+                    "messages may be delivered once more. Start with --rebuild"
+                )
+        else:
             raise MarkerMismatch(
                 f"{self._names.prefix}* was delivered up to {found}, and this is checkpoint "
                 f"{mine.checkpoint}: everything would be delivered once more. Start where that "
@@ -140,13 +166,16 @@ class Delivery:
                 producer, found = (self._producer, None) if self._producer else self._reconnect()
                 if found == marker:
                     break  # the commit came through, only its answer did not
+                self._make_check_topics(decisions)
                 deliverable, narrow = self._undeliverable.sort(decisions)
                 producer.write(_messages(deliverable), marker, narrow)
                 break
             except Refused as refused:
                 self._drop()
+                if self._closing.is_set():
+                    raise DeliveryError(f"batch {marker.batch} is not written yet") from refused
                 self._undeliverable.learn(refused)
-            except KafkaException as error:
+            except (KafkaException, FutureTimeout) as error:
                 self._drop()
                 self._pause(marker, error, give_up_at)
         self._marker = marker
@@ -166,23 +195,31 @@ class Delivery:
             self._producer.drop()
             self._producer = None
 
-    def _pause(self, marker: Marker, error: KafkaException, give_up_at: float) -> None:
-        said = f"batch {marker.batch} is not written yet: {error.args[0].str()}"
+    def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
+        said = f"batch {marker.batch} is not written yet: {error}"
         if time.monotonic() > give_up_at or self._closing.is_set():
             raise DeliveryError(f"{said}; it is written after the next start") from error
         logger.warning("%s; trying again", said)
         self._closing.wait(_PAUSE_SECONDS)
 
     def _make_check_topics(self, decisions: list[Decision]) -> None:
-        """Make the check topic of groups that are met for the first time."""
+        """Make the check topic of groups that are met for the first time, one by one.
+
+        Where that fails, only this group's checks are left out, and tried again with the next.
+        """
         prefix = self._names.check("")
         topics = {decision.message.topic for decision in decisions if decision.message}
-        missing = self._undeliverable.missing({name for name in topics if name.startswith(prefix)})
-        if missing and self._settings.create_check_topics:
-            groups = sorted(topic[len(prefix) :] for topic in missing)
-            logger.info("making the check topics of %s", ", ".join(groups))
-            ensure_topics(admin_client(self._settings), self._settings, groups)
-            self._undeliverable.look_again()
+        checks = {topic for topic in topics if topic.startswith(prefix)}
+        if not checks or not self._settings.create_check_topics:
+            return
+        for topic in sorted(self._undeliverable.missing(checks)):
+            group = topic[len(prefix) :]
+            logger.info("making the check topic of group %s", group)
+            try:
+                ensure_topics(admin_client(self._settings), self._settings, [group])
+            except (TxResolverError, KafkaException, FutureTimeout) as error:
+                logger.warning("the check topic of group %s can't be made: %s", group, error)
+        self._undeliverable.look_again()
 
 
 def _messages(decisions: list[Decision]) -> Iterator[Message]:

@@ -72,6 +72,14 @@ class MarkerGroup:
                 "resolver wrote; something else commits offsets in its group"
             ) from error
 
+    def has_records(self, topic: str) -> bool:
+        """Whether a topic holds, or once held, any record."""
+        partitions = self._consumer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].partitions
+        return any(
+            self._consumer.get_watermark_offsets(TopicPartition(topic, number), _TIMEOUT_SECONDS)[1]
+            for number in partitions
+        )
+
     def _committed(self) -> TopicPartition:
         until = time.monotonic() + _TIMEOUT_SECONDS
         while True:

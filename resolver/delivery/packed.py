@@ -80,6 +80,14 @@ class Decision(NamedTuple):
         return Decision(as_message(given_up), as_message(said.to_record(names.resolution)))
 
 
+def _size(decision: Decision) -> int:
+    """Return about how many bytes a decision takes; a message's headers as those of its half."""
+    message, half = decision.message, len(decision.half or b"")
+    if message is None:
+        return 0
+    return len(message.key or b"") + len(message.value or b"") + 2 * half
+
+
 class Batch(NamedTuple):
     """The batch that decisions are of, as `tx.resolution` names it."""
 
@@ -92,16 +100,17 @@ def pack(decisions: Decisions, names: Names, batch: Batch, max_bytes: int) -> It
 
     The same decisions give the same bytes. There is at least one binary.
     """
+    packer = msgpack.Packer()  # one: to make one is dearer than what it packs
     part: list[Decision] = []
     size, first = 0, True
-    for decision in _decisions(decisions, names, batch, max_bytes):
+    for decision in _decisions(decisions, names, batch, max_bytes, packer):
         part.append(decision)
-        size += len(decision.message.value or b"") if decision.message else 0
+        size += _size(decision)
         if size >= _PART_BYTES or len(part) >= _PART_DECISIONS:
-            yield msgpack.packb(part)
+            yield packer.pack(part)
             part, size, first = [], 0, False
     if part or first:
-        yield msgpack.packb(part)
+        yield packer.pack(part)
 
 
 def unpack(packed: bytes) -> list[Decision]:
@@ -113,10 +122,11 @@ def unpack(packed: bytes) -> list[Decision]:
 
 
 def _decisions(
-    decisions: Decisions, names: Names, batch: Batch, max_bytes: int
+    decisions: Decisions, names: Names, batch: Batch, max_bytes: int, packer: msgpack.Packer
 ) -> Iterator[Decision]:
     for ended in decisions.ended:
-        yield _ended(ended, names, batch)
+        half = packer.pack(ended.at.all_headers) if ended.outcome is Outcome.COMMIT else None
+        yield _ended(ended, names, batch, half)
     for check in decisions.checks:
         yield Decision(as_message(check_record(check.at, check.checks, names)))
     for refused in decisions.refused:
@@ -124,11 +134,11 @@ def _decisions(
         yield Decision(as_message(refused.to_record(names, limit)))
 
 
-def _ended(ended: Ended, names: Names, batch: Batch) -> Decision:
+def _ended(ended: Ended, names: Names, batch: Batch, half: bytes | None) -> Decision:
     at = ended.at
     said = as_message(_resolution(ended, batch).to_record(names.resolution))
     if ended.outcome is Outcome.COMMIT:
-        return Decision(as_message(commit_record(at)), said, msgpack.packb(at.all_headers))
+        return Decision(as_message(commit_record(at)), said, half)
     if ended.reason is None:
         return Decision(None, said)
     given_up = discarded_record(at, ended.checks, ended.reason, None, names)

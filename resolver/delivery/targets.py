@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
     AdminClient,
     ConfigResource,
 )
@@ -17,17 +19,31 @@ from .packed import Message
 
 _MAX_AGE_SECONDS = 60.0
 _TIMEOUT_SECONDS = 30.0
+_NO_LIMIT = 2**63 - 1
+#: A topic that we may not even describe is, to us, not there.
+_NOT_THERE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
 #: Bytes of a record batch before its records, and of a record beside its fields.
 _BATCH_BYTES = 61
 _RECORD_BYTES = 3
 
 
 class Target(NamedTuple):
-    """A topic; `max_bytes` and `compacted` are None where the broker does not tell."""
+    """A topic; `max_bytes` and `oldest_ms` are None where the broker sets or tells no limit.
+
+    `oldest_ms`: how long ago a message's own time may be.
+    """
 
     partitions: int
+    writable: bool
+    compacted: bool
     max_bytes: int | None
-    compacted: bool | None
+    oldest_ms: int | None
 
 
 class Targets:
@@ -44,7 +60,7 @@ class Targets:
             self.forget()
         missing = topics - self._known.keys()
         if missing:
-            self._ask(missing)
+            self._known |= _ask(admin_client(self._settings), sorted(missing))
         return {topic: self._known[topic] for topic in topics & self._known.keys()}
 
     def forget(self) -> None:
@@ -52,22 +68,45 @@ class Targets:
         self._known = {}
         self._asked_at = time.monotonic()
 
-    def _ask(self, topics: set[str]) -> None:
-        admin = admin_client(self._settings)
-        # All topics are listed: to ask for one by its name may create it.
-        listed = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
-        found = {topic: listed[topic] for topic in topics & listed.keys()}
-        configs = _configs(admin, set(found))
-        for topic, metadata in found.items():
-            config = configs.get(topic)
-            self._known[topic] = Target(
-                partitions=len(metadata.partitions),
-                max_bytes=int(config["max.message.bytes"].value) if config else None,
-                compacted="compact" in config["cleanup.policy"].value if config else None,
-            )
+
+def _ask(admin: AdminClient, topics: list[str]) -> dict[str, Target]:
+    """Describe those of the topics that exist; to describe one never makes it."""
+    asked = admin.describe_topics(
+        TopicCollection(topics),
+        include_authorized_operations=True,
+        request_timeout=_TIMEOUT_SECONDS,
+    )
+    described = {}
+    for topic, future in asked.items():
+        try:
+            described[topic] = future.result(_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_THERE:
+                raise
+    configs = _configs(admin, list(described))
+    return {topic: _target(found, configs.get(topic)) for topic, found in described.items()}
 
 
-def _configs(admin: AdminClient, topics: set[str]) -> dict[str, Any]:
+def _target(found: Any, config: dict[str, Any] | None) -> Target:
+    allowed = found.authorized_operations
+    return Target(
+        partitions=len(found.partitions),
+        writable=not allowed or AclOperation.WRITE in allowed or AclOperation.ALL in allowed,
+        compacted=config is not None and "compact" in config["cleanup.policy"].value,
+        max_bytes=int(config["max.message.bytes"].value) if config else None,
+        oldest_ms=_oldest(config) if config else None,
+    )
+
+
+def _oldest(config: dict[str, Any]) -> int | None:
+    limit = config.get("message.timestamp.before.max.ms")
+    by_broker = config["message.timestamp.type"].value == "LogAppendTime"
+    if limit is None or by_broker or int(limit.value) == _NO_LIMIT:
+        return None
+    return int(limit.value)
+
+
+def _configs(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
     if not topics:
         return {}
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
@@ -75,7 +114,7 @@ def _configs(admin: AdminClient, topics: set[str]) -> dict[str, Any]:
     for resource, future in admin.describe_configs(resources).items():
         try:
             configs[resource.name] = future.result(_TIMEOUT_SECONDS)
-        except KafkaException:
+        except (KafkaException, FutureTimeout):
             continue  # not allowed: what the topic refuses is found out by sending
     return configs
 

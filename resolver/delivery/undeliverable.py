@@ -85,6 +85,14 @@ class Undeliverable:
         A commit that can't be delivered is replaced by its end; a check of a group without a topic
         is left out, as the next one will be sent again; an output that is too large is cut.
         """
+        writable, narrow = self._sort(decisions)
+        if any(now is not before for now, before in zip(writable, decisions, strict=False)):
+            # An end is final: not on what was known of a topic some time ago.
+            self._targets.forget()
+            writable, narrow = self._sort(decisions)
+        return writable, narrow
+
+    def _sort(self, decisions: list[Decision]) -> tuple[list[Decision], dict[str, int]]:
         topics = {decision.message.topic for decision in decisions if decision.message}
         targets = self._targets.look_up(topics | {self._names.half, self._names.discarded})
         easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
@@ -127,7 +135,9 @@ class Undeliverable:
         if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False
         refused_some = topic in learned.sizes or topic in learned.alone or learned.messages
-        return not (refused_some or targets[topic].compacted or self._is_narrow(topic, targets))
+        target = targets[topic]
+        limited = target.compacted or not target.writable or target.oldest_ms is not None
+        return not (refused_some or limited or self._is_narrow(topic, targets))
 
     def _is_narrow(self, topic: str, targets: dict[str, Target]) -> bool:
         """Whether a topic takes less than the half topic: only then can a message be too large."""
@@ -148,10 +158,15 @@ class Undeliverable:
         topic, learned = message.topic, self._learned
         if target is None:
             return f"topic {topic} does not exist"
+        if not target.writable:
+            return f"no permission to write to topic {topic}"
         if message.partition >= target.partitions:
             return f"partition {message.partition} is not there: {topic} has {target.partitions}"
         if target.compacted and message.key is None:
             return f"topic {topic} is compacted and the message has no key"
+        if target.oldest_ms is not None and _age_ms(message) > target.oldest_ms:
+            limit = f"message.timestamp.before.max.ms={target.oldest_ms}"
+            return f"stored longer ago than {limit} of topic {topic} allows"
         if topic in learned.topics:
             return learned.topics[topic]
         return learned.messages.get(message) or self._size_error(message, target)
@@ -174,6 +189,10 @@ class Undeliverable:
 
     def _is_ours(self, topic: str) -> bool:
         return topic.startswith(self._names.prefix)
+
+
+def _age_ms(message: Message) -> int:
+    return time.time_ns() // 1_000_000 - message.timestamp_ms
 
 
 def _is_easy(message: Message, partitions: dict[str, int]) -> bool:

@@ -170,6 +170,10 @@ class Refused(NamedTuple):
         return fitted(record, max_bytes)
 
 
+#: As long as the longest legal one: a topic's name.
+_MAX_HALF_HEADER_BYTES = 256
+
+
 def fitted(record: Record, max_bytes: int) -> Record:
     """Return an output cut so that it takes `max_bytes` at most, and marked so; itself if it fits.
 
@@ -187,8 +191,16 @@ def fitted(record: Record, max_bytes: int) -> Record:
 
 
 def _apart(headers: Headers) -> tuple[Headers, Headers]:
-    """Return the headers as they were sent, and this system's: the last of each name."""
+    """Return the headers that may be cut off, and those that may not.
+
+    These are this system's, the last of each name, and what makes a half one.
+    """
     last = {name: place for place, (name, _) in enumerate(headers) if name in n.OUTPUT_HEADERS}
+    last |= {
+        name: place
+        for place, (name, value) in enumerate(headers)
+        if name in n.HALF_HEADERS and len(value or b"") <= _MAX_HALF_HEADER_BYTES
+    }
     ours = set(last.values())
     sent = [header for place, header in enumerate(headers) if place not in ours]
     return sent, [headers[place] for place in sorted(ours)]
