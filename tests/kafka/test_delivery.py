@@ -1,0 +1,156 @@
+"""Delivery on a real broker: the marker's rules, and what must not stop a batch."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import msgpack
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from resolver.broker import Broker
+from resolver.delivery import Delivery
+from resolver.delivery.packed import Decision, Message
+from resolver.errors import MarkerMismatch, ResolverError
+from resolver.kafka import admin_client
+from resolver.protocol import Names
+from resolver.rebuild import refuse_gaps
+from resolver.settings import Settings
+from resolver.topics import ensure_topics
+
+Deliveries = Callable[[str], Delivery]
+
+
+@pytest.fixture
+def settings(kafka: Broker, prefix: str) -> Settings:
+    settings = Settings(bootstrap_servers=kafka.bootstrap, topic_prefix=prefix, queues=1)
+    ensure_topics(admin_client(settings), settings)
+    return settings
+
+
+@pytest.fixture
+def deliveries(settings: Settings) -> Iterator[Deliveries]:
+    """Return what makes deliveries of a checkpoint; they are closed at the end."""
+    made: list[Delivery] = []
+
+    def make(checkpoint: str) -> Delivery:
+        made.append(Delivery(settings, checkpoint))
+        return made[-1]
+
+    yield make
+    for delivery in made:
+        delivery.close()
+
+
+@pytest.fixture
+def real(settings: Settings) -> str:
+    topic = f"real-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    return topic
+
+
+def test_a_batch_that_the_marker_holds_is_not_written_again(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    batch = _parts(_message(real, b"once"))
+    first = deliveries("checkpoint")
+    first.start(is_new=True)
+    first.deliver(0, batch)
+    again = deliveries("checkpoint")
+    again.start(is_new=False)
+    again.deliver(0, batch)
+    again.deliver(1, _parts(_message(real, b"next")))
+    assert _values(settings, real) == [b"once", b"next"]
+
+
+def test_a_replay_that_decides_otherwise_is_refused(deliveries: Deliveries, real: str) -> None:
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(3, _parts(_message(real, b"this")))
+    with pytest.raises(MarkerMismatch, match="digest"):
+        delivery.deliver(3, _parts(_message(real, b"that")))
+
+
+def test_a_checkpoint_older_than_its_marker_is_refused(deliveries: Deliveries, real: str) -> None:
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(3, _parts(_message(real, b"new")))
+    with pytest.raises(MarkerMismatch, match="older than its marker"):
+        delivery.deliver(2, _parts(_message(real, b"old")))
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_where_the_marker_is_lost_nothing_is_delivered_anew(
+    settings: Settings, deliveries: Deliveries, is_new: bool
+) -> None:
+    names = Names(settings.topic_prefix)
+    first = deliveries("checkpoint")
+    first.start(is_new=True)
+    first.deliver(0, _parts(_message(names.resolution, b"{}")))
+    first.close()
+    group = f"{settings.topic_prefix}resolver"
+    admin_client_of = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin_client_of.delete_consumer_groups([group])[group].result(30)
+
+    again = deliveries("another" if is_new else "checkpoint")
+    with pytest.raises(MarkerMismatch, match="--rebuild"):
+        again.start(is_new=is_new)
+    again.start(is_new=is_new, rebuild=True)
+
+
+def test_a_check_topic_that_cannot_be_made_stops_nothing(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    """Kafka refuses a name that differs from another one's by a dot for an underscore."""
+    names = Names(settings.topic_prefix)
+    ensure_topics(admin_client(settings), settings, ["a.b"])
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    unwritable = _message(names.check("a_b"), b"asked in vain")
+    delivery.deliver(0, _parts(unwritable, _message(real, b"delivered")))
+    assert _values(settings, real) == [b"delivered"]
+
+
+def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Settings) -> None:
+    names = Names(settings.topic_prefix)
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    producer.produce(names.half, b"a half", partition=0)
+    producer.produce(names.resolution, b"its outcome", partition=0)
+    producer.flush()
+    refuse_gaps(settings)
+
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(names.resolution, 0, 1)]).values():
+        deleted.result(30)
+    with pytest.raises(ResolverError, match="may be gone"):
+        refuse_gaps(settings)
+
+
+def _message(topic: str, value: bytes) -> Message:
+    return Message(topic, None, value, (), -1, time.time_ns() // 1_000_000)
+
+
+def _parts(*messages: Message) -> list[bytes]:
+    """Pack messages as the workers do."""
+    half = msgpack.packb([])
+    return [msgpack.packb([Decision(message, None, half) for message in messages])]
+
+
+def _values(settings: Settings, topic: str) -> list[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        values.append(message.value())
+    consumer.close()
+    return values
