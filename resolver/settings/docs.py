@@ -71,6 +71,10 @@ _DOCS_SECRETS = """\
 
 Options whose name or value looks like a secret (passwords, keys, tokens, JAAS, credentials) are
 shown as `********`, and quoted in no error message.
+
+Those of [kafka] reach the clients within their processes. Options of [spark] become arguments of
+Spark's JVM, which every user of the machine can list: keep a file system's keys in Hadoop's own
+`core-site.xml` or in `spark-defaults.conf`, readable by the job alone.
 """
 
 _CONFIG_HEAD = """\
