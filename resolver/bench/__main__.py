@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.resolve import Resolve
 from pipelines.session import spark_session
+from resolver.bench.state import QueueState
 from resolver.bench.watch import late_checks
 from resolver.broker import Broker
 from resolver.kafka import admin_client
@@ -32,7 +33,7 @@ _WARM_UP = 60_000
 _PARTITIONS = 4
 _IDLE_TIMEOUT_MS = 3_000
 _LOOK_SECONDS = 0.05
-_MEASUREMENTS = ("backlog", "live", "sustained", "idle")
+_MEASUREMENTS = ("backlog", "live", "sustained", "idle", "state")
 
 
 class Bench:
@@ -185,6 +186,18 @@ def main() -> None:
             spark.stop()
 
 
+def _state() -> str:
+    """What a queue keeps after 100,000 and 1,000,000 settled transactions, 1,000 pending."""
+    queue = QueueState()
+    few = queue.feed(100_000, pending=1_000)
+    many = queue.feed(900_000, pending=0)
+    bits = (many - few) * 8 / 900_000
+    return (
+        f"{few:,} bytes after 100,000 settled, {many:,} after 1,000,000, with 1,000 pending: "
+        f"{bits:.2f} bits for each settled one"
+    )
+
+
 def _measure(bench: Bench, asked: Sequence[str], given: argparse.Namespace) -> None:
     print("warming up", flush=True)
     bench.warm_up()
@@ -193,6 +206,7 @@ def _measure(bench: Bench, asked: Sequence[str], given: argparse.Namespace) -> N
         "live": lambda: bench.at_rate(200, given.seconds),
         "sustained": lambda: bench.at_rate(10_000, given.seconds),
         "idle": lambda: bench.idle(100),
+        "state": _state,
     }
     for name in asked:
         print(f"{name:>10}: {measurements[name]()}", flush=True)

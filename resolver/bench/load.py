@@ -16,7 +16,7 @@ from confluent_kafka import Message, Producer
 
 from resolver.protocol import Element, Half, Names, Op, Record, TransactionStatus
 
-_BODY = b"x" * 512
+BODY = b"x" * 512
 _PACKED = 32
 _TICK_SECONDS = 0.01
 GROUP = "bench"
@@ -62,7 +62,7 @@ class Load:
     def _send_half(self, queue: int) -> None:
         transaction_id = str(uuid.uuid4())
         born_at = time.time_ns() // 1_000_000
-        half = Half(transaction_id, GROUP, self._topic, born_at, None, _BODY, [("source", b"b")])
+        half = Half(transaction_id, GROUP, self._topic, born_at, None, BODY, [("source", b"b")])
 
         def stored(error: Any, message: Message) -> None:
             if error is not None:
