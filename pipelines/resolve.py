@@ -18,12 +18,13 @@ from typing import cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pipelines.failure import query_failed
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session
 from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
 from resolver.delivery import Delivery
-from resolver.errors import ResolverError, TxResolverError
+from resolver.errors import TxResolverError
 from resolver.kafka import admin_client, spark_kafka_options
 from resolver.planned import step_settings
 from resolver.processor import decide, slots
@@ -38,9 +39,12 @@ _LOOK_SECONDS = 0.2
 class Resolve:
     """The running job: its query, and what stands beside it on the driver."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, checkpoint: str) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, checkpoint: str, log: str = "Spark's log"
+    ) -> None:
         self._spark = spark
         self._settings = settings
+        self._log = log
         self._checkpoint = Checkpoint(spark, checkpoint)
         self._delivery = Delivery(settings, self._checkpoint.identity())
         self._clock = Clock(settings, self._delivery, self._fail)
@@ -78,7 +82,7 @@ class Resolve:
             raise self._error
         failure = self.query.exception()
         if failure is not None:
-            raise ResolverError(f"the query resolve ended: {failure}") from failure
+            raise query_failed("resolve", failure, self._log) from failure
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""

@@ -1,0 +1,26 @@
+"""What a failed query says, in a line."""
+
+from __future__ import annotations
+
+from resolver.errors import ResolverError
+
+_LINES = 3
+_CHARACTERS = 600
+
+
+def query_failed(query: str, failure: Exception, log: str = "Spark's log") -> ResolverError:
+    """Return the error of a query that failed; `log` is where to read on."""
+    return ResolverError(f"the query {query} ended: {_in_short(str(failure))}; see {log}")
+
+
+def _in_short(said: str) -> str:
+    """Return the first lines that say what happened, without the plan and the stacks around them.
+
+    Spark appends the query's whole plan. What a Python function raised stands behind the frames
+    of its traceback, the last of which is the innermost.
+    """
+    told = said.partition("\n=== Streaming Query ===")[0]
+    *_, innermost = told.split("Traceback (most recent call last):\n")
+    lines = [line.strip() for line in innermost.splitlines() if line[:1].strip()]
+    short = " ".join(lines[:_LINES])
+    return short if len(short) <= _CHARACTERS else f"{short[:_CHARACTERS]}..."

@@ -1,0 +1,59 @@
+"""What is left of what Spark says about a query that failed."""
+
+from __future__ import annotations
+
+from pipelines.failure import query_failed
+
+PLAN = """
+=== Streaming Query ===
+Identifier: [id = b5220f47, runId = ac7150f4]
+Logical Plan:
+~WriteToMicroBatchDataSourceV1 ForeachBatchSink, b5220f47, Append
+"""
+
+
+def test_the_plan_is_left_out() -> None:
+    said = "org.apache.kafka.common.errors.TimeoutException: Timed out. Call: listNodes" + PLAN
+    assert str(query_failed("land", Exception(said), "/home/logs/spark.log")) == (
+        "the query land ended: org.apache.kafka.common.errors.TimeoutException: Timed out. "
+        "Call: listNodes; see /home/logs/spark.log"
+    )
+
+
+def test_of_tracebacks_what_the_innermost_raised_is_left() -> None:
+    said = f"""An exception was raised by the Python Proxy. Return Message: Traceback (most recent \
+call last):
+  File "readwriter.py", line 1835, in save
+    self._jwrite.save(path)
+PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "processor.py", line 20, in decide
+    raise KeyError("state")
+          ^^^^^^^^^^^^^^^^^
+KeyError: 'state'
+{PLAN}"""
+    assert str(query_failed("resolve", Exception(said))) == (
+        "the query resolve ended: KeyError: 'state'; see Spark's log"
+    )
+
+
+def test_java_frames_are_left_out() -> None:
+    said = """Traceback (most recent call last):
+  File "protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o215.save.
+: org.apache.spark.sql.delta.DeltaIOException: Cannot create file:/tables/_delta_log
+\tat org.apache.spark.sql.delta.DeltaErrorsBase.cannotCreateLogPath(DeltaErrors.scala:1)
+"""
+    assert str(query_failed("land", Exception(said))) == (
+        "the query land ended: py4j.protocol.Py4JJavaError: An error occurred while calling "
+        "o215.save. : org.apache.spark.sql.delta.DeltaIOException: Cannot create "
+        "file:/tables/_delta_log; see Spark's log"
+    )
+
+
+def test_much_text_is_cut() -> None:
+    said = "\n".join(f"{number}" * 400 for number in range(9))
+    told = str(query_failed("land", Exception(said)))
+    assert len(told) < 700
+    assert told.endswith("...; see Spark's log")
