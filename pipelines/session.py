@@ -35,15 +35,22 @@ REQUIRED = {
 DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # A batch's decisions come to the driver whole. Above 1 GB Spark would fail the query, and so it
+    # would each time that the batch is replayed.
+    "spark.driver.maxResultSize": "0",
     # 50, Delta's own default, costs a small machine more than the commit does.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
+
+#: All cores; a task may fail three times. On one machine Spark by itself tries none again, and
+#: fails the query for a Python worker that a busy machine started too late.
+_MASTER = "local[*,4]"
 
 
 def spark_session(
     settings: Settings, app_name: str, master: str | None = None, home: Path | None = None
 ) -> SparkSession:
-    """Return the session: spark-submit's own, else a new one on `master` (default `local[*]`).
+    """Return the session: spark-submit's own, else a new one on `master` (default `local[*,4]`).
 
     What Spark writes for itself (spilled blocks, local state, a warehouse) goes under
     `home`/spark if a home is given. [spark] wins over spark-submit's --conf.
@@ -53,7 +60,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if not submitted:
-        builder = builder.master(master or "local[*]")
+        builder = builder.master(master or _MASTER)
     for key, value in _conf(settings, home, submitted).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
