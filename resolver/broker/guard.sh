@@ -25,4 +25,5 @@ exec 3<&- >/dev/null 2>&1
 wait "$command"
 status=$?
 kill "$watcher" 2>/dev/null
+wait "$watcher" 2>/dev/null
 exit "$status"
