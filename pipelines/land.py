@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipelines.land_failure import land_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session
@@ -25,7 +27,7 @@ from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
 from resolver.tables import TABLES, Table, topics_pattern
-from resolver.tables.delta import append, create_tables, table_path
+from resolver.tables.delta import append, create_tables, missing_tables, table_path
 
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
@@ -41,10 +43,11 @@ def land_query(
     """Make the tables that are missing and start the query that fills them.
 
     With `available_now` it ends by itself when all that was stored at its start has landed.
+    Raises `ResolverError` where the checkpoint does not fit what the tables hold.
     """
-    starting = "earliest"
-    if create_tables(spark, tables):
-        starting = starting_offsets(spark, settings, tables, checkpoint)
+    missing = missing_tables(spark, tables)
+    starting = starting_offsets(spark, settings, tables, checkpoint, missing)
+    create_tables(spark, tables, missing)
     records = _records(spark, settings, starting)
     writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
     writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
@@ -66,7 +69,7 @@ def land_rest(
     if not finish_batch(query, timeout_seconds):
         return False
     last = land_query(spark, settings, tables, checkpoint, available_now=True)
-    done = bool(last.awaitTermination(int(timeout_seconds)))
+    done = _ended(last, checkpoint, timeout_seconds)
     if not done:
         last.stop()
     return done
@@ -142,6 +145,14 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
 
+def _ended(query: StreamingQuery, checkpoint: Path | str, timeout_seconds: float) -> bool:
+    """Wait for a query's end so long; raises `ResolverError` if it failed."""
+    try:
+        return bool(query.awaitTermination(cast(int, timeout_seconds)))
+    except StreamingQueryException as failure:
+        raise land_failure(failure, checkpoint) from failure
+
+
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Land the protocol's records in Delta tables.")
     parser.add_argument("--config", type=Path, help="settings file (TOML)")
@@ -164,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = spark_session(settings, "txresolver land")
         query = land_query(spark, settings, given.tables, given.checkpoint, given.available_now)
         print(f"landing: tables={given.tables} checkpoint={given.checkpoint}", flush=True)
-        run_until_stopped(lambda seconds: query.awaitTermination(cast(int, seconds)))
+        run_until_stopped(lambda seconds: _ended(query, given.checkpoint, seconds))
         finish_batch(query, STOP_SECONDS)
     except TxResolverError as error:
         print(f"land: {error}", file=sys.stderr)

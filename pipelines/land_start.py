@@ -1,25 +1,30 @@
-"""Where the land query begins when it has no checkpoint."""
+"""Where the land query begins, and the refusal to go on from an older copy of its checkpoint."""
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from resolver.kafka import admin_client
+from pipelines.land_checkpoint import Offsets, Planned, planned
+from resolver.errors import ResolverError
+from resolver.oldest import Oldest, oldest_records
 from resolver.protocol import Names
 from resolver.settings import Settings
-from resolver.tables import topics_pattern
-from resolver.tables.delta import Landed, landed_offsets
+from resolver.tables import TABLES, Table, topics_pattern
+from resolver.tables.delta import Landed, landed_offsets, table_path, writers
 
 _EARLIEST = -2  # Spark's word for it in JSON
-_ADMIN_TIMEOUT_SECONDS = 30
 
 
 def starting_offsets(
-    spark: SparkSession, settings: Settings, tables: Path | str, checkpoint: Path | str
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path | str,
+    checkpoint: Path | str,
+    missing: Sequence[Table],
 ) -> str:
     """Return `startingOffsets`: behind what the tables hold, which is nothing at the first start.
 
@@ -27,34 +32,98 @@ def starting_offsets(
     greatest landed offset begins exactly what is missing, wherever an earlier run was killed,
     between two tables of a batch too: nothing lands twice, nothing is left out. A query that has
     its checkpoint goes on from there, whatever is said here.
+
+    Raises `ResolverError` where the tables are ahead of the checkpoint, or gone: `missing`.
     """
-    if _knows_where_it_began(spark, checkpoint):
+    there = [table for table in TABLES if table not in missing]
+    known = planned(spark, checkpoint)
+    if known is not None:
+        _refuse_lost(folder, checkpoint, known, missing)
+        _refuse_older(spark, settings, folder, checkpoint, known, there)
         return "earliest"
-    landed = landed_offsets(spark, tables)
-    return json.dumps(_behind(landed, _partitions(settings))) if landed else "earliest"
+    if not there:
+        return "earliest"
+    oldest = _oldest(settings)
+    landed = landed_offsets(spark, folder, there, oldest)
+    return json.dumps(_behind(landed, oldest)) if landed else "earliest"
 
 
-def _knows_where_it_began(spark: SparkSession, checkpoint: Path | str) -> bool:
-    # Spark writes its source's first offsets here before it plans the first batch. By Hadoop's
-    # file system, since a checkpoint may be on any.
-    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
-    path = spark._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/sources/0/0")
-    return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path))
+def _refuse_lost(
+    folder: Path | str, checkpoint: Path | str, known: Planned, missing: Sequence[Table]
+) -> None:
+    """Refuse to go on where tables are gone: they are made before the first batch is planned."""
+    if missing and known.batch_id >= 0:
+        names = ", ".join(table.name for table in missing)
+        raise ResolverError(
+            f"{names}: no such table in {folder}, and land's checkpoint {checkpoint} has batches "
+            "that landed there. Give the right folders or put the tables back; if they are lost, "
+            f"remove the folder {checkpoint} and start again: what Kafka still has lands again"
+        )
 
 
-def _partitions(settings: Settings) -> dict[str, int]:
-    """Return the partitions of every topic that the query reads: Spark wants them all named."""
-    pattern = re.compile(topics_pattern(Names(settings.topic_prefix)))
-    known = admin_client(settings).list_topics(timeout=_ADMIN_TIMEOUT_SECONDS).topics
-    return {name: len(topic.partitions) for name, topic in known.items() if pattern.fullmatch(name)}
+def _oldest(settings: Settings) -> Oldest:
+    return oldest_records(settings, topics_pattern(Names(settings.topic_prefix)))
 
 
-def _behind(landed: Landed, partitions: dict[str, int]) -> dict[str, dict[str, int]]:
-    def offset(topic: str, partition: int) -> int:
+def _behind(landed: Landed, oldest: Oldest) -> dict[str, dict[str, int]]:
+    """Return it for every partition of every topic: Spark wants them all named."""
+    starts: dict[str, dict[str, int]] = {}
+    for topic, partition in oldest:
         greatest = landed.get(topic, {}).get(partition)
-        return _EARLIEST if greatest is None else greatest + 1
+        starts.setdefault(topic, {})[str(partition)] = (
+            _EARLIEST if greatest is None else greatest + 1
+        )
+    return starts
 
-    return {
-        topic: {str(partition): offset(topic, partition) for partition in range(count)}
-        for topic, count in partitions.items()
-    }
+
+def _refuse_older(
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path | str,
+    checkpoint: Path | str,
+    known: Planned,
+    tables: Sequence[Table],
+) -> None:
+    """Refuse a checkpoint that has not planned what the tables hold.
+
+    From an older copy of it batches would be planned anew, with the same numbers and other
+    records: Delta would take them for those it holds, and leave them out without a word. From one
+    that another has taken over from since, records would land twice.
+    """
+    others = []
+    for table in tables:
+        wrote = writers(spark, table_path(folder, table))
+        own, own_at_ms = wrote.pop(f"{known.query_id}.{table.name}", (-1, -1))
+        if own > known.batch_id:
+            raise _older(checkpoint, f"{table.name} has its batch {own}, it knows {known.batch_id}")
+        if any(at_ms >= own_at_ms for _, at_ms in wrote.values()):
+            others.append(table)
+    if others:
+        _refuse_ahead(spark, settings, folder, checkpoint, known.ends, others)
+
+
+def _refuse_ahead(
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path | str,
+    checkpoint: Path | str,
+    ends: Offsets,
+    others: Sequence[Table],
+) -> None:
+    """Refuse where tables that another checkpoint wrote last hold what this one would land."""
+    landed = landed_offsets(spark, folder, others, _oldest(settings))
+    for topic, partitions in landed.items():
+        for partition, offset in partitions.items():
+            end = ends.get(topic, {}).get(partition, 0)
+            if offset >= end:
+                has = f"offset {offset} of partition {partition} of {topic}"
+                raise _older(checkpoint, f"they hold {has}, it goes on from {end}")
+
+
+def _older(checkpoint: Path | str, why: str) -> ResolverError:
+    return ResolverError(
+        f"the tables are ahead of land's checkpoint {checkpoint}, as of one restored from an older "
+        f"copy ({why}): going on from it would leave records out or land them twice. Remove the "
+        f"folder {checkpoint} and start again: the tables keep what landed, and land goes on "
+        "after it"
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..oldest import Oldest
 from .catalogue import TABLES
 from .table import PARTITION_COLUMN, Table
 
@@ -26,15 +29,15 @@ def table_path(folder: Path | str, table: Table) -> str:
     return f"{str(folder).rstrip('/')}/{table.name}"
 
 
-def create_tables(spark: SparkSession, folder: Path | str) -> bool:
-    """Make the tables that are missing, with comments, so that they can be read while empty.
+def missing_tables(spark: SparkSession, folder: Path | str) -> list[Table]:
+    """Return the tables that are not there."""
+    return [t for t in TABLES if _snapshot(spark, table_path(folder, t)).version() < 0]
 
-    Returns whether any was there before, which may hold data.
-    """
-    missing = [t for t in TABLES if not DeltaTable.isDeltaTable(spark, table_path(folder, t))]
-    for table in missing:
+
+def create_tables(spark: SparkSession, folder: Path | str, tables: Sequence[Table]) -> None:
+    """Make tables, with comments, so that they can be read while empty."""
+    for table in tables:
         _create(spark, folder, table)
-    return len(missing) < len(TABLES)
 
 
 def _create(spark: SparkSession, folder: Path | str, table: Table) -> None:
@@ -61,16 +64,42 @@ def append(rows: DataFrame, path: str, app_id: str, version: int) -> None:
     )
 
 
-def landed_offsets(spark: SparkSession, folder: Path | str) -> Landed:
-    """Return the greatest offset of each topic and partition that is in the tables."""
+def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
+    """Return, by `app_id`, the version that a table last took of it, and when that was (ms)."""
+    taken = _snapshot(spark, path).setTransactions()
+    return {
+        one.appId(): (one.version(), one.lastUpdated().get())
+        for one in map(taken.apply, range(taken.size()))
+    }
+
+
+def _snapshot(spark: SparkSession, path: str) -> Any:
+    """Return what is at a path now, whatever Delta remembers of it; version -1 is no table."""
+    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    return log.forTableWithSnapshot(spark._jsparkSession, path)._2()
+
+
+def landed_offsets(
+    spark: SparkSession, folder: Path | str, tables: Sequence[Table], oldest: Oldest
+) -> Landed:
+    """Return the greatest offset of each topic and partition that is in these tables.
+
+    Only what was stored since the oldest record that Kafka has of a partition counts: before a
+    topic was deleted and made again, the same offsets stood for other records.
+    """
+    since = [(*place, stored_at) for place, stored_at in oldest.items() if stored_at is not None]
+    kept = spark.createDataFrame(since, "source_topic string, source_partition int, since_ms long")
     places = [
         spark.read.format("delta")
         .load(table_path(folder, table))
-        .select("source_topic", "source_partition", "source_offset")
-        for table in TABLES
+        .select("source_topic", "source_partition", "source_offset", "source_timestamp")
+        for table in tables
     ]
     greatest = (
         reduce(DataFrame.unionAll, places)
+        .join(F.broadcast(kept), ["source_topic", "source_partition"])
+        .where(F.unix_millis("source_timestamp") >= F.col("since_ms"))
         .groupBy("source_topic", "source_partition")
         .agg(F.max("source_offset"))
     )

@@ -18,23 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from records import check, discarded, half, op, refused, resolution
 
 from pipelines import land
-from resolver.broker import Broker
 from resolver.protocol import QuarantineReason, Record, fence_record
-from resolver.settings import Settings
 from resolver.tables import TABLES
-
-
-@pytest.fixture
-def ledger(spark: SparkSession, kafka: Broker, prefix: str, tmp_path: Path) -> Ledger:
-    settings = Settings(
-        bootstrap_servers=kafka.bootstrap,
-        topic_prefix=prefix,
-        queues=2,
-        land_trigger_interval_ms=100,
-    )
-    made = Ledger(spark, settings, tmp_path)
-    made.make_topics("orders")
-    return made
 
 
 def one_of_each(ledger: Ledger, name: str = "id-1", group: str = "orders") -> list[Record]:

@@ -1,0 +1,175 @@
+"""Land where its checkpoint is not the one to go on from: it says so, and the remedy works."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+from ledger import TIMEOUT_SECONDS, Ledger
+from pyspark.errors import StreamingQueryException
+from records import check, half
+
+from pipelines.land_failure import land_failure
+from resolver.errors import ResolverError
+from resolver.kafka import admin_client
+from resolver.tables import TABLES
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused(ledger: Ledger) -> None:
+    land_halves(ledger, 2)
+    copy_checkpoint(ledger)
+    land_halves(ledger, 3)
+    put_copy_back(ledger)
+    land_refused(ledger, r"ahead of land's checkpoint .*\(half has its batch 1, it knows 0")
+
+
+def test_a_copy_from_before_another_checkpoint_took_over_is_refused(ledger: Ledger) -> None:
+    """Its own batches are all there; what the other landed would land once more."""
+    land_halves(ledger, 2)
+    copy_checkpoint(ledger)
+    ledger.lose_checkpoint()
+    land_halves(ledger, 3)
+    put_copy_back(ledger)
+    land_refused(ledger, "ahead of land's checkpoint .* hold offset 4 of partition 0 .* from 2")
+
+
+def test_a_copy_of_what_the_tables_hold_goes_on(ledger: Ledger) -> None:
+    land_halves(ledger, 2)
+    copy_checkpoint(ledger)
+    put_copy_back(ledger)
+    land_halves(ledger, 3)
+    ledger.assert_landed_once()
+
+
+def test_a_new_checkpoint_whose_first_batch_failed_goes_on(ledger: Ledger) -> None:
+    """Then all tables were written by the one before it, and this one is not older."""
+    land_halves(ledger, 2)
+    ledger.lose_checkpoint()
+    away = ledger.home / "away"
+    query = ledger.query()
+    (ledger.tables / "half").rename(away)
+    (ledger.tables / "half").touch()
+    write_halves(ledger, 3)
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(TIMEOUT_SECONDS)
+    (ledger.tables / "half").unlink()
+    away.rename(ledger.tables / "half")
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_tables_that_are_gone_are_not_made_anew_behind_their_checkpoint(ledger: Ledger) -> None:
+    land_halves(ledger, 2)
+    shutil.rmtree(ledger.tables / "half")
+    shutil.rmtree(ledger.tables / "op")
+    for _ in range(2):
+        with pytest.raises(ResolverError, match="half, op: no such table in"):
+            ledger.land()
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_after_a_groups_check_topic_was_deleted_land_says_how_to_go_on(ledger: Ledger) -> None:
+    ledger.make_topics("payments")
+    write_checks(ledger, "payments", 3)
+    land_halves(ledger, 2)
+    delete_topic(ledger, ledger.names.check("payments"))
+    write_halves(ledger, 1)
+    for _ in range(2):  # it does not get over it by itself
+        land_stopped(ledger, r"check\.payments-0.* have been deleted")
+    ledger.lose_checkpoint()
+    ledger.land()
+    land_halves(ledger, 2)
+    ledger.assert_landed_once()
+
+
+@pytest.mark.parametrize("records", [2, 5])
+def test_a_check_topic_that_was_made_again_lands_from_its_beginning(
+    ledger: Ledger, records: int
+) -> None:
+    """Its offsets are those of other records, which the tables have: fewer of them, or more."""
+    ledger.make_topics("payments")
+    write_checks(ledger, "payments", 3)
+    land_halves(ledger, 2)
+    delete_topic(ledger, ledger.names.check("payments"))
+    land_stopped(ledger, "have been deleted")
+    ledger.make_topics("payments")
+    write_checks(ledger, "payments", records)
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+    ledger.lose_checkpoint()
+    land_halves(ledger, 1)
+    ledger.assert_landed_once()
+
+
+def test_a_topic_made_again_before_land_saw_it_gone_stops_it_too(ledger: Ledger) -> None:
+    ledger.make_topics("payments")
+    write_checks(ledger, "payments", 3)
+    ledger.land()
+    delete_topic(ledger, ledger.names.check("payments"))
+    ledger.make_topics("payments")
+    write_checks(ledger, "payments", 2)
+    land_stopped(ledger, r"check\.payments-0 offset was changed from 3 to 2")
+
+
+def test_another_failure_is_told_as_it_is() -> None:
+    failure = StreamingQueryException("the disk is full")
+    assert str(land_failure(failure, "cp")).startswith("the query land ended: the disk is full")
+
+
+def write_halves(ledger: Ledger, count: int) -> None:
+    ledger.write(*(half(f"id-{n}").to_record(ledger.names.half, 0) for n in range(count)))
+
+
+def land_halves(ledger: Ledger, count: int) -> None:
+    write_halves(ledger, count)
+    ledger.land()
+
+
+def write_checks(ledger: Ledger, group: str, count: int) -> None:
+    names, message = ledger.names, half(group=group)
+    ledger.write(*(check(names, message)._replace(partition=0) for _ in range(count)))
+
+
+def copy_checkpoint(ledger: Ledger) -> None:
+    shutil.copytree(ledger.checkpoint, ledger.home / "copy")
+
+
+def put_copy_back(ledger: Ledger) -> None:
+    ledger.lose_checkpoint()
+    shutil.copytree(ledger.home / "copy", ledger.checkpoint)
+
+
+def delete_topic(ledger: Ledger, topic: str) -> None:
+    admin = admin_client(ledger.settings)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_SECONDS)
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while topic in admin.list_topics(timeout=TIMEOUT_SECONDS).topics:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def land_refused(ledger: Ledger, why: str) -> None:
+    """It is refused before it writes, and the remedy that it names works."""
+    versions = [ledger.version(table.name) for table in TABLES]
+    write_halves(ledger, 4)
+    with pytest.raises(ResolverError, match=why) as refused:
+        ledger.land()
+    assert f"Remove the folder {ledger.checkpoint} and start again" in str(refused.value)
+    assert [ledger.version(table.name) for table in TABLES] == versions
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def land_stopped(ledger: Ledger, why: str) -> None:
+    with pytest.raises(StreamingQueryException) as failed:
+        ledger.land()
+    said = land_failure(failed.value, ledger.checkpoint)
+    with pytest.raises(ResolverError, match=why):
+        raise said
+    assert f"remove land's checkpoint, the folder {ledger.checkpoint}, and start" in str(said)
+    assert "\n" not in str(said) and "failOnDataLoss" not in str(said)
