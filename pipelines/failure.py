@@ -22,5 +22,5 @@ def _in_short(said: str) -> str:
     told = said.partition("\n=== Streaming Query ===")[0]
     *_, innermost = told.split("Traceback (most recent call last):\n")
     lines = [line.strip() for line in innermost.splitlines() if line[:1].strip()]
-    short = " ".join(lines[:_LINES])
+    short = " ".join(lines[:_LINES]).rstrip(".")
     return short if len(short) <= _CHARACTERS else f"{short[:_CHARACTERS]}..."

@@ -9,16 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from pipelines.ending import end_spark
 from pipelines.land import land_query, land_rest
+from pipelines.land_failure import land_failure
 from pipelines.resolve import Resolve
-from pipelines.running import STOP_SECONDS
+from pipelines.running import STOP_SECONDS, finish_batch
 from pipelines.session import spark_session
 from resolver.broker import Broker
 from resolver.errors import ResolverError
@@ -45,7 +48,7 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
     """
     stop = threading.Event()
     _set_on_signals(stop)
-    with Home(path) as home, ExitStack() as stack:
+    with Home(path) as home, ExitStack() as stack, suppress(_Stopped):
         broker = None
         if not settings.bootstrap_servers:
             logger.info("starting the broker in %s", home.broker)
@@ -55,16 +58,15 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
             ensure_topics(admin_client(settings), settings)
             refuse_gaps(settings)  # before anything is given up for the rebuild
             home.set_resolve_checkpoint_aside()
+        _heed(stop)
         logger.info("starting Spark; it says what it has to say in %s", home.spark_log)
-        spark = stack.enter_context(_session(settings, home))
-        _set_on_signals(stop)  # again: PySpark took SIGINT for itself
+        spark = stack.enter_context(_session(settings, home, stop))
         jobs = _Jobs(spark, settings, home, broker)
         try:
             jobs.start(rebuild, stop)
             ready(f"ready: bootstrap={settings.bootstrap_servers} home={path}")
             jobs.watch(stop)
         except _Stopped:
-            logger.info("stopping")
             jobs.finish()
         finally:
             jobs.close()
@@ -80,11 +82,14 @@ class _Jobs:
         self._settings = settings
         self._broker = broker
         self._landing = (settings, home.tables, home.land_checkpoint)
-        self._resolve = Resolve(spark, settings, str(home.resolve_checkpoint))
+        self._log = str(home.spark_log)
+        self._resolve = Resolve(spark, settings, str(home.resolve_checkpoint), self._log)
+        self._land: StreamingQuery | None = None
 
     def start(self, rebuild: bool, stop: threading.Event) -> None:
         """Start both, and return when both have finished a batch."""
         self._resolve.start(rebuild)
+        _heed(stop)
         self._land = land_query(self._spark, *self._landing)
         while self._resolve.query.lastProgress is None or self._land.lastProgress is None:
             self._look(stop)
@@ -98,25 +103,28 @@ class _Jobs:
         """Finish the running batch and land what it wrote, if that can be done in time."""
         until = time.monotonic() + STOP_SECONDS
         self._resolve.stop(STOP_SECONDS)
+        if self._land is None:
+            return
         left = max(1.0, until - time.monotonic())
         if not land_rest(self._land, self._spark, *self._landing, left):
             logger.warning("not all has landed within %.0f s; the next start goes on", STOP_SECONDS)
 
     def close(self) -> None:
-        """Stop whatever still runs, at once."""
+        """Stop whatever still runs, land when its batch is done."""
         self._resolve.stop(0)
+        if self._land is not None:
+            finish_batch(self._land, STOP_SECONDS)
 
     def _look(self, stop: threading.Event) -> None:
-        if stop.is_set():
-            raise _Stopped
+        _heed(stop)
         if self._broker is not None:
             self._broker.check()
         if self._resolve.wait(_LOOK_SECONDS):
             self._resolve.raise_failure()
             raise ResolverError("the query resolve was stopped from elsewhere")
-        failure = self._land.exception()
+        failure = self._land.exception() if self._land is not None else None
         if failure is not None:
-            raise ResolverError(f"the query land ended: {failure}") from failure
+            raise land_failure(failure, self._landing[-1], self._log) from failure
 
 
 def _set_on_signals(stop: threading.Event) -> None:
@@ -129,15 +137,26 @@ def _set_on_signals(stop: threading.Event) -> None:
         signal.signal(known, ask)
 
 
+def _heed(stop: threading.Event) -> None:
+    if stop.is_set():
+        logger.info("stopping")
+        raise _Stopped
+
+
 @contextmanager
-def _session(settings: Settings, home: Home) -> Iterator[SparkSession]:
+def _session(settings: Settings, home: Home, stop: threading.Event) -> Iterator[SparkSession]:
     """Start Spark with its output in a file: a terminal is for what an operator can act on."""
-    with _output_to(home.spark_log):
-        spark = spark_session(settings, "txresolver", home=home.path)
     try:
+        with _output_to(home.spark_log):
+            spark = spark_session(settings, "txresolver", home=home.path)
+        _set_on_signals(stop)  # again: PySpark took SIGINT for itself
+        _heed(stop)
         yield spark
+    except KeyboardInterrupt:  # SIGINT, as long as PySpark had it
+        logger.info("stopping")
+        raise _Stopped from None
     finally:
-        spark.stop()
+        end_spark()
 
 
 @contextmanager

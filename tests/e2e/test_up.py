@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
+import pytest
 
 from .commands import Command, command
 from .world import ROLLBACK, World, header
@@ -74,17 +75,45 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
 def test_stopped_it_ends_with_0_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """With a broker of its own; a second one on its home is refused while it runs."""
     home = tmp_path / "home"
-    before = _children()
     with command("up", f"--home={home}", log=tmp_path / "up.log") as up:
         up.until_said("ready: bootstrap=127.0.0.1:")
         assert f"home={home}" in up.said()
         with command("up", f"--home={home}", log=tmp_path / "second.log") as second:
             assert second.exit_code() == 1
             assert f"process {up.process.pid} runs in home {home}" in second.said()
+        below = _below(up)
+        assert {"java", "sh"} < {process.name() for process in below}
         up.signal(signal.SIGINT)
         assert up.exit_code() == 0
+        assert _running(below) == []
     assert {"half", "op", "resolution"} <= {path.name for path in (home / "tables").iterdir()}
-    assert _children() == before
+
+
+@pytest.mark.parametrize("moment", ["starting the broker", "starting Spark"])
+def test_stopped_while_it_starts_it_ends_with_0_too(moment: str, tmp_path: Path) -> None:
+    with command("up", f"--home={tmp_path / 'home'}", log=tmp_path / "up.log") as up:
+        up.until_said(moment)
+        up.signal(signal.SIGINT)
+        below = _below(up)
+        assert up.exit_code() == 0
+        assert "stopping" in up.said()
+        assert "ready" not in up.said()
+        assert "Traceback" not in up.said()
+        assert _running(below) == []
+
+
+def test_of_a_failed_query_it_says_in_a_line_what_happened(world: World, tmp_path: Path) -> None:
+    with command(*_up(world, tmp_path / "home"), log=tmp_path / "up.log") as up:
+        up.until_said("ready:")
+        world.end(world.send_half())
+        world.resolutions(1)
+        world.admin.delete_topics([world.names.half])[world.names.half].result(30)
+        assert up.exit_code() == 1
+    *_, last = up.said().splitlines()
+    # Either query may be the first to miss the topic.
+    assert last.startswith(("error: the query resolve ended: ", "error: land stopped, "))
+    assert "Traceback" not in up.said()
+    assert "Logical Plan" not in up.said()
 
 
 def test_replaced_by_another_home_it_exits_3(world: World, tmp_path: Path) -> None:
@@ -134,6 +163,10 @@ def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
         up.signal(signal.SIGCONT)
 
 
-def _children() -> set[int]:
-    """Return the processes below this one."""
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+def _below(up: Command) -> list[psutil.Process]:
+    """Return the processes below it: the broker, Spark's JVM, its workers."""
+    return psutil.Process(up.process.pid).children(recursive=True)
+
+
+def _running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in processes if process.is_running()]
