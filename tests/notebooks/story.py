@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from resolver.protocol import (
     DiscardReason,
@@ -165,7 +165,7 @@ class Story:
         self.outcomes[outcome] += 1
 
     def _at(self, timestamp_ms: int, record: Record) -> None:
-        self.records.append(replace(record, timestamp_ms=timestamp_ms))
+        self.records.append(record._replace(timestamp_ms=timestamp_ms))
 
 
 def topics(names: Names) -> Iterator[tuple[str, int]]:
