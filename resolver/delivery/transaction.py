@@ -165,10 +165,12 @@ class TransactionalProducer:
         try:
             return call(seconds)
         except SystemError as thrown:
-            # A fatal error, such as of being fenced, is set while other callbacks still run.
+            # A fatal error, such as of being fenced, is set while other callbacks still run; they
+            # may wipe it out.
             if isinstance(thrown.__cause__, KafkaException):
                 raise thrown.__cause__ from None
-            raise
+            lost = KafkaError(KafkaError._FATAL, "the client failed and did not say of what")
+            raise KafkaException(lost) from thrown
 
     def _report(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -46,7 +45,7 @@ class ProtocolTopics:
     ) -> Record:
         half = Half(f"id-{queue}-{offset}", group, "orders.placed", 7, b"k", b"body", [("a", b"1")])
         at = HalfAt(queue, offset, 7, half, half.to_record(self.names.half).headers)
-        return replace(check_record(at, times, self.names), partition=partition)
+        return check_record(at, times, self.names)._replace(partition=partition)
 
     def write(self, *records: Record) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})

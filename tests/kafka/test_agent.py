@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,7 +144,7 @@ def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
         Record(topic, None, None, [("TRAN_MSG", b"false")], 0),
     )
     topics.check(group, 17, queue=2)  # there are two queues
-    topics.write(replace(topics.record_of_check("another", 18), topic=topic))
+    topics.write(topics.record_of_check("another", 18)._replace(topic=topic))
     topics.check(group, 19)
     with agent_of(topics, Answers()):
         until(topics.ends)
