@@ -42,6 +42,7 @@ def decide(
     if outcomes is not None:
         initial = outcomes.select(_slot(slots, "queue"), "offset", "outcome").groupBy("slot")
     names = Names(planned.topic_prefix)
+    tasks = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or len(slots))
     columns = (
         _slot(slots, "partition"),
         (F.col("topic") == names.op).alias("op"),
@@ -54,6 +55,8 @@ def decide(
     )
     return (
         records.select(*columns)
+        # A task costs more than what it reads of a small batch: no more of them than decide.
+        .coalesce(tasks)
         .groupBy("slot")
         .transformWithStateInPandas(
             QueueProcessor(planned, slots),
@@ -69,14 +72,16 @@ def slots(spark: SparkSession, queues: int) -> list[int]:
     """Return a grouping key for each queue, such that Spark spreads them evenly over its tasks.
 
     Spark hashes keys: of the queues 0 to 3 themselves it would give three to one of four tasks.
+    These are even for as many tasks as queues, and for each number that divides the queues.
     """
-    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or queues)
-    task = F.pmod(F.hash(F.col("id").cast("int")), F.lit(tasks))
-    found = spark.range(100 * (queues + tasks)).select("id", task.alias("task")).orderBy("id")
-    free: dict[int, list[int]] = {}
-    for row in found.collect():
-        free.setdefault(row.task, []).append(row.id)
-    return [free[queue % tasks].pop(0) for queue in range(queues)]
+    found = (
+        spark.range(200 * queues)
+        .select("id", F.pmod(F.hash(F.col("id").cast("int")), F.lit(queues)).alias("queue"))
+        .groupBy("queue")
+        .agg(F.min("id").alias("slot"))
+    )
+    keys = {row.queue: row.slot for row in found.collect()}
+    return [keys[queue] for queue in range(queues)]
 
 
 class QueueProcessor(StatefulProcessor):

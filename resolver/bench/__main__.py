@@ -29,7 +29,7 @@ from resolver.protocol import Names
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
 
-_WARM_UP = 60_000
+_WARM_UP = 300_000
 _PARTITIONS = 4
 _IDLE_TIMEOUT_MS = 3_000
 _LOOK_SECONDS = 0.05
@@ -58,7 +58,8 @@ class Bench:
 
     def at_rate(self, rate: int, seconds: int) -> str:
         """Arriving at a rate: how long from an op's storing to its message being visible."""
-        with self._prefix() as (settings, topic), self._resolving(settings):
+        with self._prefix() as (settings, topic), self._resolving(settings) as job:
+            _await_batch(job)
             count = rate * seconds
             watcher = _start("watch", settings, topic, count)
             pace = (f"--queues={settings.queues}", f"--rate={rate}")
@@ -78,7 +79,8 @@ class Bench:
         """Halves without an op, nothing else: how long after its time each check goes out."""
         with self._prefix() as (settings, topic):
             settings = replace(settings, transaction_timeout_ms=_IDLE_TIMEOUT_MS)
-            with self._resolving(settings):
+            with self._resolving(settings) as job:
+                _await_batch(job)
                 queues = f"--queues={settings.queues}"
                 _start("load", settings, topic, halves, queues, "--no-ops").communicate()
                 names = Names(settings.topic_prefix)
@@ -150,6 +152,12 @@ def _ends(settings: Settings) -> dict[str, dict[str, int]]:
     for partition, end in asked.items():
         ends.setdefault(partition.topic, {})[str(partition.partition)] = end.result().offset
     return ends
+
+
+def _await_batch(job: Resolve) -> None:
+    """Wait for the first batch, as `txresolver up` does before it says that it is ready."""
+    while job.query.lastProgress is None and not job.wait(_LOOK_SECONDS):
+        pass
 
 
 def _is_read(job: Resolve, ends: dict[str, dict[str, int]]) -> bool:
