@@ -78,7 +78,7 @@ def _tasks(spark: SparkSession, queues: int) -> int:
     A checkpoint keeps the number that it began with.
     """
     context = spark.sparkContext
-    cores = context.defaultParallelism if context.master.startswith("local") else queues
+    cores = context.defaultParallelism if (context.master or "").startswith("local") else queues
     return cores if queues % cores == 0 else queues
 
 

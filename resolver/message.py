@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .protocol import Half, Headers
+from .protocol import Half
 
 __all__ = ["Message"]
 
@@ -65,17 +65,3 @@ class Message:
             self.real_qid,
             self.check_immunity_seconds,
         )
-
-
-def record_bytes(key: bytes | None, body: bytes | None, headers: Headers) -> int:
-    """Return what a record takes at most: lengths, offset and timestamp are written as varints."""
-    size = _RECORD_OVERHEAD + len(key or b"") + len(body or b"")
-    for name, value in headers:
-        # A character is up to four bytes; most names are ASCII, and asking is cheaper.
-        name_bytes = len(name) if name.isascii() else len(name.encode())
-        size += name_bytes + len(value or b"") + _HEADER_OVERHEAD
-    return size
-
-
-_RECORD_OVERHEAD = 36  # the longest varints of length, attributes, time, offset, key, value, count
-_HEADER_OVERHEAD = 10

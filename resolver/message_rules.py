@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import MessageRefused
-from .message import Message, record_bytes
-from .protocol import Half, legal_topic
+from .message import Message
+from .protocol import Half, legal_topic, record_bytes
 from .protocol.names import HALF_HEADERS, MAX_PARTITION, OUTPUT_HEADERS
 
 __all__ = ["check_message", "check_size"]

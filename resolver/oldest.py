@@ -1,4 +1,4 @@
-"""The oldest records that Kafka has: they tell a topic from an earlier one of the same name."""
+"""The oldest records that Kafka has: what was deleted, and whether a topic was made anew."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _stored_at(message: Message) -> int | None:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": f"{settings.topic_prefix}land",
+        "group.id": f"{settings.topic_prefix}oldest",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",

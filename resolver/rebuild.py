@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .errors import ResolverError
 from .kafka import client_config, spark_kafka_options
+from .oldest import Oldest, oldest_records
 from .protocol import Names
 from .settings import Settings
 
@@ -19,9 +21,12 @@ _TIMEOUT_SECONDS = 30.0
 
 def refuse_gaps(settings: Settings) -> None:
     """Raise `ResolverError` where outcomes of halves that are still there may have been deleted."""
+    names = Names(settings.topic_prefix)
+    pattern = "|".join(re.escape(topic) for topic in (names.half, names.resolution))
+    oldest = oldest_records(settings, pattern)
     consumer = _consumer(settings)
     try:
-        _refuse_gaps(consumer, Names(settings.topic_prefix))
+        _refuse_gaps(consumer, names, oldest)
     finally:
         consumer.close()
 
@@ -54,46 +59,31 @@ def outcomes(spark: SparkSession, settings: Settings, ends: dict[str, int]) -> D
     return records.select(said.alias("said")).select("said.*")
 
 
-def _refuse_gaps(consumer: Consumer, names: Names) -> None:
+def _refuse_gaps(consumer: Consumer, names: Names, oldest: Oldest) -> None:
     """Refuse halves older than what is left of the outcomes: theirs may have been deleted.
 
     Each partition may have lost others, so the one that lost the newest decides.
     """
     lost_until = max(
-        (_lost_until(consumer, names.resolution, partition))
-        for partition in _partitions(consumer, names.resolution)
+        _lost_until(consumer, topic, partition, stored_at)
+        for (topic, partition), stored_at in oldest.items()
+        if topic == names.resolution
     )
-    for partition in _partitions(consumer, names.half):
-        first = _first_stored_at(consumer, names.half, partition)
-        if first is not None and first < lost_until:
+    for (topic, partition), stored_at in sorted(oldest.items()):
+        if topic == names.half and stored_at is not None and stored_at < lost_until:
             raise ResolverError(
-                f"{names.half} has halves of queue {partition} from {first} ms on, and outcomes "
-                f"in {names.resolution} may be gone up to {lost_until} ms: halves before that may "
-                "have ended already, and would be delivered again. Remove them with "
+                f"{names.half} has halves of queue {partition} from {stored_at} ms on, and "
+                f"outcomes in {names.resolution} may be gone up to {lost_until} ms: halves before "
+                "that may have ended already, and would be delivered again. Remove them with "
                 "kafka-delete-records.sh, then start with --rebuild"
             )
 
 
-def _lost_until(consumer: Consumer, topic: str, partition: int) -> int:
+def _lost_until(consumer: Consumer, topic: str, partition: int, oldest: int | None) -> int:
     """Return up to when records may have been deleted (ms), 0 where none was."""
     if _watermarks(consumer, topic, partition)[0] == 0:
         return 0
-    first = _first_stored_at(consumer, topic, partition)
-    return time.time_ns() // 1_000_000 if first is None else first
-
-
-def _first_stored_at(consumer: Consumer, topic: str, partition: int) -> int | None:
-    """Return when the first record of a partition was stored (ms), None if there is none."""
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    message = consumer.poll(_TIMEOUT_SECONDS)
-    if message is None:
-        raise ResolverError(f"no answer from partition {partition} of {topic} in time; try again")
-    error = message.error()
-    if error is None:
-        return int(message.timestamp()[1])
-    if error.code() == KafkaError._PARTITION_EOF:
-        return None
-    raise ResolverError(f"partition {partition} of {topic} can't be read: {error.str()}")
+    return time.time_ns() // 1_000_000 if oldest is None else oldest
 
 
 def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -109,7 +99,5 @@ def _consumer(settings: Settings) -> Consumer:
     ours = {
         "group.id": f"{settings.topic_prefix}rebuild",
         "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
     }
     return Consumer(client_config(settings, **ours))

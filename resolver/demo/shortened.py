@@ -14,9 +14,6 @@ SHORTENED = {
     "check_backoff_max_ms": 6_000,
     "land_trigger_interval_ms": 5_000,
 }
-#: A Python worker that a busy machine starts too late fails its task, and Spark on one machine
-#: fails the query with it unless it may try again.
-_SPARK = {"spark.master": "local[*,4]"}
 #: What the demo's processes need of the machine's settings: no others may change what it shows.
 _KEPT = ("TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP")
 
@@ -24,8 +21,7 @@ _KEPT = ("TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP")
 def write_settings(file: Path) -> Path:
     """Write the settings file that the resolver and the agent are given."""
     lines = [f"{name} = {value}" for name, value in SHORTENED.items()]
-    spark = ["[spark]", *(f'"{name}" = "{value}"' for name, value in _SPARK.items())]
-    file.write_text("\n".join(["# Written by txresolver demo.", *lines, *spark, ""]))
+    file.write_text("\n".join(["# Written by txresolver demo.", *lines, ""]))
     return file
 
 

@@ -18,7 +18,7 @@ from .outputs import (
     discarded_record,
     fitted,
 )
-from .record import Headers, Record
+from .record import Headers, Record, record_bytes
 
 __all__ = [
     "Check",
@@ -48,4 +48,5 @@ __all__ = [
     "is_fence",
     "legal_group",
     "legal_topic",
+    "record_bytes",
 ]

@@ -10,13 +10,11 @@ import orjson
 from ..errors import ProtocolError
 from . import names as n
 from .half import Half
-from .record import Headers, Record, short
+from .record import Headers, Record, header_bytes, record_bytes, short
 
 #: What the marks of a quarantined record take at most, with room for some of the record.
 LEAST_QUARANTINE_BYTES = 4096
 _MAX_ERROR_BYTES = 1024
-_RECORD_OVERHEAD = 36  # the longest varints of length, attributes, time, offset, key, value, count
-_HEADER_OVERHEAD = 10
 
 
 class Outcome(str, Enum):
@@ -206,16 +204,6 @@ def _apart(headers: Headers) -> tuple[Headers, Headers]:
     return sent, [headers[place] for place in sorted(ours)]
 
 
-def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return the bytes of a record, its lengths counted as long as they can be."""
-    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    return size + sum(map(_header_bytes, headers))
-
-
-def _header_bytes(header: tuple[str, bytes | None]) -> int:
-    return len(header[0].encode()) + len(header[1] or b"") + _HEADER_OVERHEAD
-
-
 def _cut(
     key: bytes | None, value: bytes | None, headers: Headers, max_bytes: int
 ) -> tuple[bytes | None, bytes | None, Headers]:
@@ -223,12 +211,12 @@ def _cut(
     kept: Headers = []
     room = max_bytes // 4
     for header in headers:
-        room -= _header_bytes(header)
+        room -= header_bytes(header)
         if room < 0:
             break
         kept.append(header)
     key = None if key is None else key[: max_bytes // 4]
-    left = max_bytes - len(key or b"") - sum(map(_header_bytes, kept))
+    left = max_bytes - len(key or b"") - sum(map(header_bytes, kept))
     return key, None if value is None else value[:left], kept
 
 

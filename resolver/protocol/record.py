@@ -7,6 +7,9 @@ from typing import NamedTuple
 #: Kafka headers in their order; names may repeat, values may be null.
 Headers = list[tuple[str, bytes | None]]
 
+_RECORD_OVERHEAD = 36  # the longest varints of length, attributes, time, offset, key, value, count
+_HEADER_OVERHEAD = 10
+
 
 class Record(NamedTuple):
     """A record to be produced; partition -1 leaves the choice to the partitioner."""
@@ -17,6 +20,22 @@ class Record(NamedTuple):
     headers: Headers
     partition: int = -1
     timestamp_ms: int = 0
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return what a record takes at most: its lengths, offset and time are written as varints."""
+    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for header in headers:
+        size += header_bytes(header)
+    return size
+
+
+def header_bytes(header: tuple[str, bytes | None]) -> int:
+    """Return what a header takes at most."""
+    name, value = header
+    # A character is up to four bytes; most names are ASCII, and asking is cheaper.
+    name_bytes = len(name) if name.isascii() else len(name.encode())
+    return name_bytes + len(value or b"") + _HEADER_OVERHEAD
 
 
 def text(value: bytes) -> str | None:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver import Message, MessageRefused
-from resolver.message import record_bytes
 from resolver.message_rules import DELAY_HEADERS, MARGIN_BYTES, check_message, check_size
-from resolver.protocol import Half, decode_half
+from resolver.protocol import Half, decode_half, record_bytes
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
 
 

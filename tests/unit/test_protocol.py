@@ -36,9 +36,10 @@ from resolver.protocol import (
     is_fence,
     legal_group,
     legal_topic,
+    record_bytes,
 )
 from resolver.protocol.names import HALF_HEADERS, MAX_OFFSET, MAX_OP_ELEMENTS, OUTPUT_HEADERS
-from resolver.protocol.outputs import LEAST_QUARANTINE_BYTES, record_bytes
+from resolver.protocol.outputs import LEAST_QUARANTINE_BYTES
 from resolver.protocol.packed import pack_headers, unpack_headers
 
 NAMES = Names()
