@@ -61,15 +61,17 @@ def land_rest(
     tables: Path | str,
     checkpoint: Path | str,
     timeout_seconds: float,
+    log: str,
 ) -> bool:
     """Stop a land query, then land whatever Kafka holds at this moment.
 
-    Returns whether all of it landed in time. What did not lands after the next start.
+    Returns whether all of it landed in time. What did not lands after the next start. Raises
+    `ResolverError` if the query fails, with `log` as where to read on.
     """
     if not finish_batch(query, timeout_seconds):
         return False
     last = land_query(spark, settings, tables, checkpoint, available_now=True)
-    done = _ended(last, checkpoint, timeout_seconds)
+    done = _ended(last, checkpoint, timeout_seconds, log)
     if not done:
         last.stop()
     return done
@@ -145,12 +147,17 @@ def _start(spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
 
-def _ended(query: StreamingQuery, checkpoint: Path | str, timeout_seconds: float) -> bool:
+def _ended(
+    query: StreamingQuery,
+    checkpoint: Path | str,
+    timeout_seconds: float,
+    log: str = "Spark's log",
+) -> bool:
     """Wait for a query's end so long; raises `ResolverError` if it failed."""
     try:
         return bool(query.awaitTermination(cast(int, timeout_seconds)))
     except StreamingQueryException as failure:
-        raise land_failure(failure, checkpoint) from failure
+        raise land_failure(failure, checkpoint, log) from failure
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -27,13 +27,11 @@ from resolver.delivery import Delivery
 from resolver.errors import TxResolverError
 from resolver.kafka import admin_client, spark_kafka_options
 from resolver.planned import step_settings
-from resolver.processor import decide, slots
+from resolver.processor import decide, slots, tasks
 from resolver.protocol import Names
 from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
-
-_LOOK_SECONDS = 0.2
 
 
 class Resolve:
@@ -51,6 +49,7 @@ class Resolve:
         self._failed = threading.Event()
         self._error: TxResolverError | None = None
         self._query: StreamingQuery | None = None
+        self._rebuilding = False
         self._stopped = False
 
     def start(self, rebuild: bool = False) -> None:
@@ -65,9 +64,8 @@ class Resolve:
             self._checkpoint.begin_rebuild()
         self._delivery.start(self._checkpoint.is_new(), rebuild)
         self._clock.start()
-        if self._checkpoint.is_rebuild() and self._checkpoint.is_new():
-            self._run_first_batch_of_rebuild()
-        self._query = self._start_query()
+        self._rebuilding = self._checkpoint.is_rebuild() and self._checkpoint.is_new()
+        self._query = self._start_query(self._outcomes() if self._rebuilding else None)
 
     @property
     def query(self) -> StreamingQuery:
@@ -86,7 +84,10 @@ class Resolve:
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""
-        return self._failed.wait(seconds) or not self.query.isActive
+        ended = self._failed.wait(seconds) or not self.query.isActive
+        if self._rebuilding and not ended and self.query.lastProgress is not None:
+            self._go_on_without_outcomes()
+        return ended
 
     def stop(self, timeout_seconds: float) -> None:
         """Let the running batch finish if it does so in time, and stop; once."""
@@ -102,23 +103,29 @@ class Resolve:
         self._clock.stop()
         self._delivery.close()
 
-    def _run_first_batch_of_rebuild(self) -> None:
-        """Start from the outcomes, until that is committed: later batches need them no more."""
+    def _outcomes(self) -> DataFrame:
+        """Return the outcomes that the first batch of a rebuild starts from, however often."""
         ends = self._checkpoint.outcome_ends()
         if ends is None:
             ends = outcome_ends(self._settings)
             self._checkpoint.keep_outcome_ends(ends)
-        self._query = self._start_query(outcomes(self._spark, self._settings, ends))
-        while self.query.lastProgress is None and not self.wait(_LOOK_SECONDS):
-            pass
-        self.raise_failure()
-        finish_batch(self.query, float("inf"))
+        return outcomes(self._spark, self._settings, ends)
+
+    def _go_on_without_outcomes(self) -> None:
+        """Start the query anew: its first batch is committed, and Spark would read them again."""
+        finish_batch(self.query, STOP_SECONDS)
+        self._query = self._start_query()
+        self._rebuilding = False
 
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
         planned = self._checkpoint.planned(step_settings(self._settings))
         keys = slots(self._spark, self._settings.queues)
+        count = tasks(self._spark, self._settings.queues)
+        self._spark.conf.set("spark.sql.shuffle.partitions", count)
+        # A task costs more than to read a small batch: no more of them read than decide.
+        records = self._records().coalesce(count)
         writer = (
-            decide(self._records(), planned, keys, settled)
+            decide(records, planned, keys, settled)
             .writeStream.queryName("resolve")
             .option("checkpointLocation", self._checkpoint.spark)
             .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")

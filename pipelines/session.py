@@ -66,20 +66,9 @@ def spark_session(
     for key, value in _conf(settings, home, submitted).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.conf.set("spark.sql.shuffle.partitions", _tasks(spark, settings.queues))
     if spark.conf.get("spark.submit.pyFiles", ""):
         _show_packages_to_workers_here(spark)
     return spark
-
-
-def _tasks(spark: SparkSession, queues: int) -> int:
-    """Return how many tasks decide: one for each queue, or for each core if they share evenly.
-
-    A checkpoint keeps the number that it began with.
-    """
-    context = spark.sparkContext
-    cores = context.defaultParallelism if (context.master or "").startswith("local") else queues
-    return cores if queues % cores == 0 else queues
 
 
 def under_spark_submit() -> bool:
@@ -107,7 +96,8 @@ def _conf(settings: Settings, home: Path | None, submitted: bool) -> dict[str, s
         chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
     else:
         chosen = {**defaults, **_before_the_jvm(), **_folders(home)}
-    return {**chosen, **settings.spark_conf, **REQUIRED}
+    shuffles = {"spark.sql.shuffle.partitions": str(settings.queues)}
+    return {**chosen, **settings.spark_conf, **REQUIRED, **shuffles}
 
 
 def _before_the_jvm() -> dict[str, str]:

@@ -106,7 +106,7 @@ class _Jobs:
         if self._land is None:
             return
         left = max(1.0, until - time.monotonic())
-        if not land_rest(self._land, self._spark, *self._landing, left):
+        if not land_rest(self._land, self._spark, *self._landing, left, self._log):
             logger.warning("not all has landed within %.0f s; the next start goes on", STOP_SECONDS)
 
     def close(self) -> None:

@@ -42,7 +42,6 @@ def decide(
     if outcomes is not None:
         initial = outcomes.select(_slot(slots, "queue"), "offset", "outcome").groupBy("slot")
     names = Names(planned.topic_prefix)
-    tasks = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or len(slots))
     columns = (
         _slot(slots, "partition"),
         (F.col("topic") == names.op).alias("op"),
@@ -55,8 +54,6 @@ def decide(
     )
     return (
         records.select(*columns)
-        # A task costs more than what it reads of a small batch: no more of them than decide.
-        .coalesce(tasks)
         .groupBy("slot")
         .transformWithStateInPandas(
             QueueProcessor(planned, slots),
@@ -66,6 +63,16 @@ def decide(
             initialState=initial,
         )
     )
+
+
+def tasks(spark: SparkSession, queues: int) -> int:
+    """Return how many tasks decide: one for each queue, or for each core if they share evenly.
+
+    A checkpoint keeps the number that it began with.
+    """
+    context = spark.sparkContext
+    cores = context.defaultParallelism if (context.master or "").startswith("local") else queues
+    return cores if queues % cores == 0 else queues
 
 
 def slots(spark: SparkSession, queues: int) -> list[int]:

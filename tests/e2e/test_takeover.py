@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -41,7 +42,10 @@ def test_a_rebuild_takes_over_and_doubles_nothing(
         world.end(committed)
         world.end(rolled_back, state=ROLLBACK)
         world.resolutions(2)
-        with resolving("second", rebuild=True, **PATIENT):
+        with resolving("second", rebuild=True, **PATIENT) as second:
+            with_outcomes = second.query.runId
+            while second.query.runId == with_outcomes:
+                assert not second.wait(0.1)
             while not first.wait(0.5):
                 pass
             with pytest.raises(Replaced):
@@ -73,7 +77,7 @@ def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
         world.end(world.send_half())
         world.resolutions(1)
     cut_short = Resolve(spark, _settings(world), str(tmp_path / "second"))
-    cut_short._run_first_batch_of_rebuild = _killed  # type: ignore[method-assign]
+    cut_short._start_query = _killed  # type: ignore[method-assign]
     with pytest.raises(_Killed):
         cut_short.start(rebuild=True)
     cut_short.stop(0)
@@ -95,11 +99,25 @@ def test_a_checkpoint_with_batches_is_no_place_for_a_rebuild(
         pass
 
 
+def test_a_checkpoint_goes_on_with_another_number_of_cores(
+    world: World, resolving: Resolving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with resolving(**PATIENT):
+        pending = [world.send_half(queue) for queue in (*range(QUEUES), *range(QUEUES))]
+        world.end(world.send_half())
+        world.resolutions(1)
+    monkeypatch.setattr("pipelines.resolve.tasks", lambda *_: 1)
+    with resolving(**PATIENT):
+        for half in pending:
+            world.end(half)
+        assert len(world.committed(5)) == 5
+
+
 class _Killed(Exception):
     pass
 
 
-def _killed() -> None:
+def _killed(_: object = None) -> NoReturn:
     raise _Killed
 
 

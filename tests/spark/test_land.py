@@ -158,7 +158,13 @@ def test_the_rest_lands_before_a_stop_without_waiting_for_the_trigger(
     await_first_batch(query)
     ledger.write(*one_of_each(ledger))
     assert land.land_rest(
-        query, spark, ledger.settings, ledger.tables, ledger.checkpoint, TIMEOUT_SECONDS
+        query,
+        spark,
+        ledger.settings,
+        ledger.tables,
+        ledger.checkpoint,
+        TIMEOUT_SECONDS,
+        log="Spark's log",
     )
     assert not query.isActive
     ledger.assert_landed_once()
