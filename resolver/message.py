@@ -25,7 +25,9 @@ class Message:
     The rest is filled in for the listener, and empty before. `transaction_id` is new for each
     send; `born_at_ms` is when that was, by the sender's clock; `half_offset` (`queue:offset`)
     identifies the transaction everywhere; `check_times` counts the checks, 0 in the local
-    transaction. A check does not carry the key: there `key` is None.
+    transaction. A check does not carry the key: there `key` is None. `truncated`: it did not fit
+    into its check (a half that is compressed, or check topics with a lower limit), so that the body
+    and headers are cut here; what is delivered is not.
     """
 
     topic: str
@@ -38,9 +40,12 @@ class Message:
     born_at_ms: int = field(default=0, init=False, compare=False)
     half_offset: str = field(default="", init=False, compare=False)
     check_times: int = field(default=0, init=False, compare=False)
+    truncated: bool = field(default=False, init=False, compare=False)
 
     @classmethod
-    def of_half(cls, half: Half, queue: int, offset: int, check_times: int = 0) -> Message:
+    def of_half(
+        cls, half: Half, queue: int, offset: int, check_times: int = 0, truncated: bool = False
+    ) -> Message:
         """Return the message of a stored half, as the listener sees it."""
         message = cls(
             half.topic, half.body, half.key, half.headers, half.real_qid, half.immunity_seconds
@@ -50,6 +55,7 @@ class Message:
         fill(message, "born_at_ms", half.born_at_ms)
         fill(message, "half_offset", f"{queue}:{offset}")
         fill(message, "check_times", check_times)
+        fill(message, "truncated", truncated)
         return message
 
     def to_half(self, group: str, transaction_id: str, born_at_ms: int) -> Half:

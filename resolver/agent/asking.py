@@ -133,4 +133,4 @@ class Asking:
 
 def _message(held: Held) -> Message:
     check = held.check
-    return Message.of_half(check.half, check.queue, check.offset, check.times)
+    return Message.of_half(check.half, check.queue, check.offset, check.times, check.truncated)

@@ -16,12 +16,16 @@ _TIMES = re.compile(rb"([0-9]{1,10})")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A request to say what became of a transaction; `times` counts from 1."""
+    """A request to say what became of a transaction; `times` counts from 1.
+
+    `truncated`: the half did not fit into its check, and is here cut.
+    """
 
     half: Half
     queue: int
     offset: int
     times: int
+    truncated: bool = False
 
 
 def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> Check:
@@ -40,7 +44,8 @@ def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> C
             marks[name] = value
     queue, offset = _numbers(n.HALF_OFFSET, marks, _HALF_OFFSET)
     (times,) = _numbers(n.TRANSACTION_CHECK_TIMES, marks, _TIMES)
-    return Check(decode_half(None, body, rest, prefix), queue, offset, times)
+    half = decode_half(None, body, rest, prefix)
+    return Check(half, queue, offset, times, truncated=marks.get(n.TRUNCATED) == b"true")
 
 
 def _numbers(name: str, marks: dict[str, bytes | None], form: re.Pattern[bytes]) -> list[int]:

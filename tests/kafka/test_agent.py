@@ -21,7 +21,7 @@ from resolver import (
     TransactionStatus,
 )
 from resolver.broker import Broker
-from resolver.protocol import Record
+from resolver.protocol import Record, fitted
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -114,6 +114,18 @@ def test_the_listener_sees_the_message_as_it_was_sent(topics: ProtocolTopics) ->
     assert message == Message("orders.placed", b"body", None, [("a", b"1")])
     assert (message.transaction_id, message.half_offset) == ("id-1-17", "1:17")
     assert (message.check_times, message.born_at_ms) == (3, 7)
+    assert not message.truncated
+
+
+def test_the_listener_sees_that_a_message_was_cut(topics: ProtocolTopics) -> None:
+    listener = Answers()
+    record = topics.record_of_check(group_of(topics), 17)._replace(value=bytes(100_000))
+    with agent_of(topics, listener):
+        topics.write(fitted(record, 50_000))
+        until(lambda: listener.asked)
+    [message] = listener.asked
+    assert message.truncated
+    assert len(message.body or b"") < 50_000
 
 
 @pytest.mark.parametrize("says", [None, "COMMIT_MESSAGE", KeyError("order")])

@@ -33,6 +33,7 @@ from resolver.protocol import (
     decode_resolution,
     discarded_record,
     fence_record,
+    fitted,
     is_fence,
     legal_group,
     legal_topic,
@@ -381,6 +382,14 @@ def test_a_check_says_all_of_its_half_but_the_key(
     check = decode_check(record.value, record.headers)
     assert (check.queue, check.offset, check.times) == (queue, offset, times)
     assert check.half == half._replace(key=None)
+
+
+def test_a_check_says_that_its_half_was_cut() -> None:
+    record = check_record(stored(a_half()._replace(body=bytes(100_000))), 1, NAMES)
+    cut = fitted(record, 50_000)
+    check = decode_check(cut.value, cut.headers)
+    assert check.truncated and check.half.body == cut.value
+    assert not decode_check(record.value, record.headers).truncated
 
 
 @pytest.mark.parametrize("name", ["HALF_OFFSET", "TRANSACTION_CHECK_TIMES"])
