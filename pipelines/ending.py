@@ -20,7 +20,8 @@ def end_spark() -> None:
     jvm = psutil.Process(gateway.proc.pid)
     # Asked now: workers that outlive the JVM have no parent that would lead to them.
     processes = [jvm, *jvm.children(recursive=True)]
-    _stop_session()
+    if gateway.proc.poll() is None:
+        _stop_session()
     _close(gateway)
     _, left = psutil.wait_procs(processes, timeout=_END_SECONDS)
     for process in left:

@@ -85,7 +85,7 @@ class Resolve:
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""
         ended = self._failed.wait(seconds) or not self.query.isActive
-        if self._rebuilding and not ended and self.query.lastProgress is not None:
+        if self._rebuilding and not ended and not self._checkpoint.is_new():
             self._go_on_without_outcomes()
         return ended
 
@@ -100,6 +100,7 @@ class Resolve:
         if self._query is not None:
             finish_batch(self._query, timeout_seconds)
         give_up.cancel()
+        self._delivery.give_up()
         self._clock.stop()
         self._delivery.close()
 
@@ -113,7 +114,7 @@ class Resolve:
 
     def _go_on_without_outcomes(self) -> None:
         """Start the query anew: its first batch is committed, and Spark would read them again."""
-        finish_batch(self.query, STOP_SECONDS)
+        self.query.stop()
         self._query = self._start_query()
         self._rebuilding = False
 
@@ -193,9 +194,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = Resolve(spark_session(settings, "txresolver resolve"), settings, given.checkpoint)
         job.start(given.rebuild)
         print(f"resolving: checkpoint={given.checkpoint}", flush=True)
-        run_until_stopped(job.wait)
-        job.stop(STOP_SECONDS)
-        job.raise_failure()
+        try:
+            run_until_stopped(job.wait)
+            job.raise_failure()
+        finally:
+            job.stop(STOP_SECONDS)
     except TxResolverError as error:
         print(f"resolve: {error}", file=sys.stderr)
         return error.exit_code

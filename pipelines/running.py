@@ -55,6 +55,11 @@ def finish_batch(query: StreamingQuery, timeout_seconds: float) -> bool:
     return done
 
 
+def has_run(query: StreamingQuery) -> bool:
+    """Whether a batch with records has ended since the query started."""
+    return any(progress.numInputRows for progress in query.recentProgress)
+
+
 def _last_batch(query: StreamingQuery) -> int | None:
     progress = query.lastProgress
     return None if progress is None else progress.batchId

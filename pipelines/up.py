@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -21,7 +22,7 @@ from pipelines.ending import end_spark
 from pipelines.land import land_query, land_rest
 from pipelines.land_failure import land_failure
 from pipelines.resolve import Resolve
-from pipelines.running import STOP_SECONDS, finish_batch
+from pipelines.running import STOP_SECONDS, finish_batch, has_run
 from pipelines.session import spark_session
 from resolver.broker import Broker
 from resolver.errors import ResolverError
@@ -68,8 +69,15 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
             jobs.watch(stop)
         except _Stopped:
             jobs.finish()
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise ResolverError(
+                f"Spark's JVM ended: {home.spark_log} says why. If it ran out of memory: the "
+                "messages of a batch must fit, max_offsets_per_trigger of them; a batch that was "
+                "planned keeps its size, so give it more, --set spark.driver.memory=4g"
+            ) from error
         finally:
-            jobs.close()
+            with suppress(Py4JNetworkError, ConnectionError):
+                jobs.close()
 
 
 class _Jobs:
@@ -91,7 +99,7 @@ class _Jobs:
         self._resolve.start(rebuild)
         _heed(stop)
         self._land = land_query(self._spark, *self._landing)
-        while self._resolve.query.lastProgress is None or self._land.lastProgress is None:
+        while not (has_run(self._resolve.query) and has_run(self._land)):
             self._look(stop)
 
     def watch(self, stop: threading.Event) -> None:

@@ -39,7 +39,8 @@ class Clock(threading.Thread):
         self._interval_ms = settings.fence_interval_ms
         self._delivery = delivery
         self._failed = failed
-        ours = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
+        # Not idempotent, which may end in an error for good: a second fence does no harm.
+        ours = {"acks": "all", "allow.auto.create.topics": False}
         self._producer = Producer(client_config(settings, **ours))
         self._due: dict[int, int] = {}
         self._fenced_at: dict[int, float] = {}

@@ -56,7 +56,7 @@ def ask(method: Callable[..., Any], *args: Any) -> Answer:
         said = method(*args)
     except Exception as error:
         _log.warning("%s failed; the state is UNKNOWN", name, exc_info=True)
-        return unknown(f"{name} raised {type(error).__name__}: {_one_line(error)}")
+        return unknown(f"{name} raised {type(error).__name__}")
     if isinstance(said, TransactionStatus):
         return Answer(said)
     if inspect.iscoroutine(said):
@@ -115,7 +115,3 @@ def load_listener(path: str) -> Any:
         ) from error
     check_listener(listener)
     return listener
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

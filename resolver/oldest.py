@@ -58,6 +58,11 @@ def _stored_at(message: Message) -> int | None:
         return int(message.timestamp()[1])
     if error.code() == KafkaError._PARTITION_EOF:
         return None
+    if message.topic() is None:
+        raise ResolverError(
+            f"Kafka's oldest records can't be read: {error.str()}; docs/protocol.md, section 9, "
+            "has the rights that this needs"
+        )
     raise ResolverError(
         f"partition {message.partition()} of {message.topic()} can't be read: {error.str()}"
     )
@@ -65,7 +70,7 @@ def _stored_at(message: Message) -> int | None:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": f"{settings.topic_prefix}oldest",
+        "group.id": f"{settings.topic_prefix}reader",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",

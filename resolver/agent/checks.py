@@ -132,6 +132,8 @@ class CheckReader:
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         _log.info("group %s: %d more partitions of checks", self._group, len(partitions))
+        if self._paused:
+            self._consumer.resume(self._consumer.assignment())  # those that it keeps
         self._paused = False  # new partitions are not; the next read looks again
         self.assigned = True
 

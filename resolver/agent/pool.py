@@ -59,7 +59,7 @@ class DaemonPool:
     def _do(self, task: Callable[[], None]) -> None:
         try:
             task()
-        except Exception:
+        except BaseException:  # SystemExit too: it would end the thread, and nobody count it
             _log.exception("a task of %s failed", self._name)
         finally:
             with self._lock:

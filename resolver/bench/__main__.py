@@ -20,6 +20,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defi
 from pyspark.sql import SparkSession
 
 from pipelines.resolve import Resolve
+from pipelines.running import has_run
 from pipelines.session import spark_session
 from resolver.bench.state import QueueState
 from resolver.bench.watch import late_checks
@@ -156,7 +157,7 @@ def _ends(settings: Settings) -> dict[str, dict[str, int]]:
 
 def _await_batch(job: Resolve) -> None:
     """Wait for the first batch, as `txresolver up` does before it says that it is ready."""
-    while job.query.lastProgress is None and not job.wait(_LOOK_SECONDS):
+    while not has_run(job.query) and not job.wait(_LOOK_SECONDS):
         pass
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .jars import kafka_classpath, spark_jars
+from .jars import kafka_classpath, rocketmq_classpath, spark_jars
 from .server import Broker
 
-__all__ = ["Broker", "kafka_classpath", "spark_jars"]
+__all__ = ["Broker", "kafka_classpath", "rocketmq_classpath", "spark_jars"]

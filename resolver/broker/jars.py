@@ -1,4 +1,4 @@
-"""Jars of Kafka and of Spark's connectors: resolved once by jgo, then kept in our cache."""
+"""Jars of Kafka, of Spark's connectors and of RocketMQ: resolved once by jgo, then cached."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ SPARK = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
 )
 
+#: The peer that `scripts/bench` measures beside us, with its own benchmark programs.
+ROCKETMQ = (
+    "org.apache.rocketmq:rocketmq-broker:5.5.0",
+    "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
+    "org.apache.rocketmq:rocketmq-example:5.5.0",
+    # Something below them asks for exactly these, in a notation that jgo does not understand.
+    "io.grpc:grpc-api:1.53.0",
+    "io.grpc:grpc-core:1.53.0",
+)
+
 _VERSION = re.compile(r"-\d[^/]*$")
 
 
@@ -43,6 +53,11 @@ def kafka_classpath() -> list[Path]:
 def spark_jars() -> list[Path]:
     """Return the jars that Spark needs beside PySpark's own: Kafka's connector and Delta."""
     return _cached("Spark", [SPARK], present=_pyspark_jars())
+
+
+def rocketmq_classpath() -> list[Path]:
+    """Return the jars of RocketMQ: its name server, broker and benchmark programs."""
+    return _cached("RocketMQ", [ROCKETMQ], present=())
 
 
 def cache_folder() -> Path:

@@ -31,13 +31,13 @@ def ports_of(home: Path, wanted: int | None) -> Ports:
     """
     file = home / "ports.json"
     kept = _read(file)
-    kafka = wanted or (kept.kafka if kept else _choose())
+    kafka = wanted or (kept.kafka if kept else free_port())
     if not _is_free(kafka):
         raise BrokerError(_taken(home, kafka, wanted))
     controller = kept.controller if kept else 0
     # Nobody but the broker itself knows this one.
     if not controller or controller == kafka or not _is_free(controller):
-        controller = _choose(besides=kafka)
+        controller = free_port(besides=kafka)
     ports = Ports(kafka, controller)
     if ports != kept:
         _write(file, ports)
@@ -52,7 +52,8 @@ def _taken(home: Path, port: int, wanted: int | None) -> str:
     )
 
 
-def _choose(besides: int = 0) -> int:
+def free_port(besides: int = 0) -> int:
+    """Return a port that is free now, and not `besides`."""
     for port in random.sample(CHOICES, 100):
         if port != besides and _is_free(port):
             return port

@@ -55,18 +55,22 @@ class Undeliverable:
             self._learned = _Learned(time.monotonic())
 
     def learn(self, refused: Refused) -> None:
-        """Remember a refusal; raises `DeliveryError` if it is of one of our own topics."""
+        """Remember a refusal; raises `DeliveryError` if it is of one of our own topics.
+
+        Not of a group's check topic, though: what is wrong with it is that group's matter.
+        """
         learned, topic, message = self._learned, refused.topic, refused.message
-        if self._is_ours(topic):
+        is_topic = refused.error.code() in TOPIC_ERRORS
+        if self._is_ours(topic) and not (is_topic and self._is_check(topic)):
             raise DeliveryError(
                 f"Kafka refuses a record of topic {topic}: {refused.error.str()}; put the topic "
                 "right (`txresolver topics create` says how) and start again"
             )
-        if refused.error.code() in TOPIC_ERRORS:
+        if is_topic:
             learned.topics[topic] = refused.error.str()
         elif message is None:
             learned.alone.add(topic)
-        elif refused.is_size:
+        elif refused.is_size and not self._compressed:
             learned.sizes[topic] = min(learned.sizes.get(topic, 2**63), batch_bytes(message))
         else:
             learned.messages[message] = refused.error.str()
@@ -121,8 +125,9 @@ class Undeliverable:
     def _output(
         self, decision: Decision, message: Message, target: Target | None
     ) -> list[Decision]:
-        if target is None:
-            self._leave_out(message)
+        error = self._output_error(message.topic, target)
+        if target is None or error is not None:
+            self._leave_out(message, str(error))
             return []
         # A half may have been stored compressed: then what says the same can be larger.
         if target.max_bytes is None or batch_bytes(message) <= target.max_bytes:
@@ -181,11 +186,21 @@ class Undeliverable:
             return f"{size} bytes are more than {limit} of topic {message.topic}"
         return None
 
-    def _leave_out(self, message: Message) -> None:
-        error = f"topic {message.topic} does not exist; make it with `txresolver topics create`"
-        if not message.topic.startswith(self._names.check("")):
+    def _output_error(self, topic: str, target: Target | None) -> str | None:
+        """Return why one of our own topics can't be written to."""
+        if target is None:
+            return f"topic {topic} does not exist; make it with `txresolver topics create`"
+        if not target.writable:
+            return f"no permission to write to topic {topic}; grant it to the resolver"
+        return self._learned.topics.get(topic)
+
+    def _leave_out(self, message: Message, error: str) -> None:
+        if not self._is_check(message.topic):
             raise DeliveryError(f"can't write: {error}")
         logger.warning("a check is not sent: %s", error)
+
+    def _is_check(self, topic: str) -> bool:
+        return topic.startswith(self._names.check(""))
 
     def _is_ours(self, topic: str) -> bool:
         return topic.startswith(self._names.prefix)

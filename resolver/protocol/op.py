@@ -52,7 +52,7 @@ class Op:
             "offsets": [element.offset for element in self.elements],
             "transaction_ids": [element.transaction_id for element in self.elements],
             "from_check": self.from_check,
-            # Often an exception's text, which may hold what UTF-8 can't: a remark must not fail.
+            # Anybody's text, which may hold what UTF-8 can't: a remark must not fail.
             "remark": self.remark and self.remark.encode("utf-8", "replace").decode(),
         }
         if self.actor is not None:

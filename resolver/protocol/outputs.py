@@ -168,8 +168,8 @@ class Refused(NamedTuple):
         return fitted(record, max_bytes)
 
 
-#: As long as the longest legal one: a topic's name.
-_MAX_HALF_HEADER_BYTES = 256
+#: As long as the longest legal one: a transaction id, of characters of four bytes.
+_MAX_HALF_HEADER_BYTES = 4 * n.MAX_TRANSACTION_ID_LENGTH
 
 
 def fitted(record: Record, max_bytes: int) -> Record:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import orjson
-
-from ..errors import SettingsError
 from . import layers
 from .definition import definitions_of, setting
 from .options import check_kafka, check_spark, masked
@@ -148,7 +144,8 @@ class Settings:
     )
     max_offsets_per_trigger: int = setting(
         40_000,
-        "Records that one batch reads of the half and the op topic together.",
+        "Records that one batch reads of the half and the op topic together. A batch is in memory "
+        "as a whole, on the driver too: with large messages set less, or more spark.driver.memory.",
         section=RESOLVE,
         unit="records",
         bounds=(1, 10_000_000),
@@ -262,29 +259,6 @@ class Settings:
         ]
         return cls(**layers.merge(read, DEFINITIONS))
 
-    @classmethod
-    def from_json(
-        cls,
-        written: bytes | str,
-        kafka: Mapping[str, str] | None = None,
-        spark: Mapping[str, str] | None = None,
-    ) -> Settings:
-        """Undo `to_json`; the options, which it leaves out, come from the caller."""
-        try:
-            values: Any = orjson.loads(written)
-        except ValueError as error:
-            raise SettingsError(f"saved settings are not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise SettingsError("saved settings are not a JSON object")
-        for name in values:
-            layers.known(name, DEFINITIONS, "saved settings")
-        return cls(**values, kafka=dict(kafka or {}), spark=dict(spark or {}))
-
-    def to_json(self) -> str:
-        """Write every setting but the options of [kafka] and [spark]: no secret leaves."""
-        values = {name: getattr(self, name) for name in DEFINITIONS}
-        return orjson.dumps(values, option=orjson.OPT_SORT_KEYS).decode()
-
     @property
     def file_reserved_ms(self) -> int:
         return self.file_reserved_hours * 3_600_000
@@ -304,5 +278,3 @@ class Settings:
 
 
 DEFINITIONS = definitions_of(Settings)
-#: The settings and the two tables of options, as they stand in a file.
-FIELDS = tuple(known.name for known in fields(Settings) if known.name != "origins")

@@ -116,6 +116,19 @@ def test_of_a_failed_query_it_says_in_a_line_what_happened(world: World, tmp_pat
     assert "Logical Plan" not in up.said()
 
 
+def test_when_its_jvm_dies_it_says_so_and_the_next_goes_on(world: World, tmp_path: Path) -> None:
+    with command(*_up(world, tmp_path / "home"), log=tmp_path / "up.log") as up:
+        up.until_said("ready:")
+        [jvm] = [process for process in _below(up) if process.name() == "java"]
+        jvm.kill()
+        assert up.exit_code() == 1
+    assert up.said().splitlines()[-1].startswith("error: Spark's JVM ended: ")
+    with command(*_up(world, tmp_path / "home"), log=tmp_path / "next.log") as up:
+        up.until_said("ready:")
+        world.end(world.send_half())
+        assert len(world.committed(1)) == 1
+
+
 def test_replaced_by_another_home_it_exits_3(world: World, tmp_path: Path) -> None:
     first_log = tmp_path / "first.log"
     with command(*_up(world, tmp_path / "first"), log=first_log) as first:

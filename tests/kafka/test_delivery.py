@@ -115,6 +115,21 @@ def test_a_check_topic_that_cannot_be_made_stops_nothing(
     assert _values(settings, real) == [b"delivered"]
 
 
+def test_a_check_topic_that_was_deleted_stops_nothing(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    """A retired group's: what was known of it a moment ago holds no more."""
+    topic = Names(settings.topic_prefix).check("retired")
+    admin = admin_client(settings)
+    ensure_topics(admin, settings, ["retired"])
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(0, _parts(_message(topic, b"asked"), _message(real, b"first")))
+    admin.delete_topics([topic])[topic].result(30)
+    delivery.deliver(1, _parts(_message(topic, b"asked in vain"), _message(real, b"second")))
+    assert _values(settings, real) == [b"first", b"second"]
+
+
 def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Settings) -> None:
     names = Names(settings.topic_prefix)
     producer = Producer({"bootstrap.servers": settings.bootstrap_servers})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 from story import Story, topics
 
 from pipelines.land import land_query
-from pipelines.session import spark_session
 from resolver.broker import Broker
 from resolver.kafka import admin_client, client_config
 from resolver.protocol import Names, Outcome, Record
@@ -23,14 +21,6 @@ from resolver.settings import Settings
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "transactions.ipynb"
 TIMEOUT_SECONDS = 120
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    home = tmp_path_factory.mktemp("spark")
-    session = spark_session(Settings(), "notebook", master="local[2]", home=home)
-    yield session
-    session.stop()
 
 
 @pytest.fixture

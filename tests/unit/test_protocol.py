@@ -384,6 +384,12 @@ def test_a_check_says_all_of_its_half_but_the_key(
     assert check.half == half._replace(key=None)
 
 
+def test_a_check_that_is_cut_keeps_the_longest_transaction_id() -> None:
+    half = a_half()._replace(transaction_id="\N{SNOWFLAKE}" * 128, headers=[("a", bytes(100_000))])
+    cut = fitted(check_record(stored(half), 1, NAMES), 50_000)
+    assert decode_check(cut.value, cut.headers).half.transaction_id == half.transaction_id
+
+
 def test_a_check_says_that_its_half_was_cut() -> None:
     record = check_record(stored(a_half()._replace(body=bytes(100_000))), 1, NAMES)
     cut = fitted(record, 50_000)

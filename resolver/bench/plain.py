@@ -1,0 +1,93 @@
+"""The plain Spark way: a stream-stream left outer join with watermarks, and Spark's Kafka sink.
+
+What one writes without this project: at-least-once delivery, every matching end delivers, and an
+end that is later than the watermark is dropped.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from resolver.protocol import Names
+from resolver.protocol.names import PGROUP, REAL_TOPIC
+from resolver.settings import Settings
+
+_OP = "state string, offsets array<bigint>, transaction_ids array<string>"
+
+
+def plain_join(spark: SparkSession, settings: Settings, checkpoint: str) -> StreamingQuery:
+    """Start it: commits go to their topics, halves without an end in time to their check topic."""
+    wait = f"{settings.transaction_timeout_ms} milliseconds"
+    halves = _halves(spark, settings).withWatermark("stored_at", wait)
+    ops = _ops(spark, settings).withWatermark("ended_at", wait)
+    matches = (
+        (F.col("queue") == F.col("op_queue"))
+        & (F.col("offset") == F.col("half"))
+        & F.col("ended_at").between(
+            F.col("stored_at"), F.col("stored_at") + F.expr(f"INTERVAL {wait}")
+        )
+    )
+    joined = halves.join(ops, matches, "leftOuter")
+    is_check = F.col("state").isNull()
+    check = F.concat(F.lit(Names(settings.topic_prefix).check("")), _header(PGROUP))
+    return (
+        joined.where(is_check | (F.col("state") == "COMMIT_MESSAGE"))
+        .select(
+            F.when(is_check, check).otherwise(_header(REAL_TOPIC)).alias("topic"),
+            "key",
+            "value",
+            "headers",
+        )
+        .writeStream.queryName("plain")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("checkpointLocation", checkpoint)
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _halves(spark: SparkSession, settings: Settings) -> DataFrame:
+    records = _records(spark, settings, Names(settings.topic_prefix).half)
+    return records.select(
+        F.col("partition").alias("queue"),
+        "offset",
+        F.col("timestamp").alias("stored_at"),
+        "key",
+        "value",
+        "headers",
+    )
+
+
+def _ops(spark: SparkSession, settings: Settings) -> DataFrame:
+    records = _records(spark, settings, Names(settings.topic_prefix).op)
+    op = F.from_json(F.col("value").cast("string"), _OP)
+    elements = F.explode(F.arrays_zip("op.offsets", "op.transaction_ids"))
+    return (
+        records.select("partition", "timestamp", op.alias("op"))
+        .select(
+            F.col("partition").alias("op_queue"),
+            F.col("timestamp").alias("ended_at"),
+            F.col("op.state").alias("state"),
+            elements.alias("element"),
+        )
+        .select("op_queue", "ended_at", "state", F.col("element.offsets").alias("half"))
+    )
+
+
+def _records(spark: SparkSession, settings: Settings, topic: str) -> DataFrame:
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": topic,
+        "includeHeaders": "true",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def _header(name: str) -> Column:
+    found = F.filter("headers", lambda header: header["key"] == name)
+    return F.get(found, F.lit(0))["value"].cast("string")
