@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.failure import query_failed
-from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
+from pipelines.running import STOP_SECONDS, finish_batch, has_run, run_until_stopped
 from pipelines.session import spark_session
 from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
@@ -50,6 +50,7 @@ class Resolve:
         self._error: TxResolverError | None = None
         self._query: StreamingQuery | None = None
         self._rebuilding = False
+        self._has_run = False
         self._stopped = False
 
     def start(self, rebuild: bool = False) -> None:
@@ -73,6 +74,11 @@ class Resolve:
         if self._query is None:
             raise RuntimeError("the job has not been started")
         return self._query
+
+    def has_run(self) -> bool:
+        """Whether a batch has been committed since the start."""
+        self._has_run = self._has_run or has_run(self.query)
+        return self._has_run
 
     def raise_failure(self) -> None:
         """Raise what ended the job, if anything did."""
@@ -116,7 +122,7 @@ class Resolve:
         """Start the query anew: its first batch is committed, and Spark would read them again."""
         self.query.stop()
         self._query = self._start_query()
-        self._rebuilding = False
+        self._rebuilding, self._has_run = False, True
 
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
         planned = self._checkpoint.planned(step_settings(self._settings))

@@ -99,7 +99,7 @@ class _Jobs:
         self._resolve.start(rebuild)
         _heed(stop)
         self._land = land_query(self._spark, *self._landing)
-        while not (has_run(self._resolve.query) and has_run(self._land)):
+        while not (self._resolve.has_run() and has_run(self._land)):
             self._look(stop)
 
     def watch(self, stop: threading.Event) -> None:

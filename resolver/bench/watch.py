@@ -12,30 +12,35 @@ from confluent_kafka.admin import AdminClient
 
 from resolver.bench.load import GROUP
 from resolver.protocol import Names, decode_resolution
-from resolver.protocol.names import HALF_OFFSET
+from resolver.protocol.names import HALF_OFFSET, UNIQ_KEY
 
 _QUIET_SECONDS = 60.0
 
 
-def watch(bootstrap: str, names: Names, topic: str, count: int) -> dict[str, float]:
+def watch(
+    bootstrap: str, names: Names, topic: str, count: int, messages_only: bool = False
+) -> dict[str, float]:
     """Read `count` messages and their outcomes; return figures in seconds and a count."""
-    consumer = _consumer(bootstrap, [topic, names.resolution])
+    consumer = _consumer(bootstrap, [topic] if messages_only else [topic, names.resolution])
     visible: dict[str, float] = {}
     ended: dict[str, float] = {}
     doubled = 0
     last = time.monotonic()
-    while (len(visible) < count or len(ended) < count) and time.monotonic() - last < _QUIET_SECONDS:
+    outcomes = 0 if messages_only else count
+    while len(visible) < count or len(ended) < outcomes:
+        if time.monotonic() - last > _QUIET_SECONDS:
+            break
         messages = consumer.consume(10_000, 0.05)
         now = time.time()
         for message in messages:
             last = time.monotonic()
             if message.topic() == topic:
-                at = _half_offset(message)
-                doubled += at in visible
-                visible.setdefault(at, now)
+                transaction_id = _header(message, UNIQ_KEY)
+                doubled += transaction_id in visible
+                visible.setdefault(transaction_id, now)
             else:
                 said = decode_resolution(message.value())
-                ended[f"{said.queue}:{said.offset}"] = (said.ended_at or 0) / 1_000
+                ended[said.transaction_id] = (said.ended_at or 0) / 1_000
     consumer.close()
     waits = sorted(visible[at] - ended[at] for at in visible.keys() & ended.keys())
     return {
@@ -65,14 +70,14 @@ def late_checks(bootstrap: str, names: Names, count: int, timeout_ms: int) -> li
     late: dict[str, float] = {}
     while len(late) < count and time.monotonic() < until:
         for message in checks.consume(count, 0.05):
-            at = _half_offset(message)
+            at = _header(message, HALF_OFFSET)
             late.setdefault(at, time.time() - due[at])
     checks.close()
     return list(late.values())
 
 
-def _half_offset(message: Message) -> str:
-    value = dict(message.headers() or [])[HALF_OFFSET]
+def _header(message: Message, name: str) -> str:
+    value = dict(message.headers() or [])[name]
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -103,8 +108,10 @@ def main() -> None:
     parser.add_argument("--prefix", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--messages-only", action="store_true")
     given = parser.parse_args()
-    figures = watch(given.bootstrap_servers, Names(given.prefix), given.topic, given.count)
+    names = Names(given.prefix)
+    figures = watch(given.bootstrap_servers, names, given.topic, given.count, given.messages_only)
     print(json.dumps(figures))
 
 
