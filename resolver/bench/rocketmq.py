@@ -32,8 +32,8 @@ _INTERVAL_SECONDS = 5
 _STARTUP_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 10.0
-_SENT = re.compile(r"Send TPS:\s*(\d+).*?Average RT\(ms\):\s*([\d.]+)")
-_CONSUMED = re.compile(r"TPS:\s*(\d+)")
+_SENT = re.compile(r"Send TPS:\s*(\d+).*?AVG RT\(ms\):\s*([\d.]+)")
+_CONSUMED = re.compile(r"Consume TPS:\s*(\d+)")
 
 
 class Sustained(NamedTuple):
@@ -131,6 +131,7 @@ class RocketMQ:
     def _run(self, stack: ExitStack, name: str, program: str, *arguments: str) -> Path:
         """Run one of its programs until the stack closes; return the file of what it says."""
         said = self._home / f"{name}.out"
+        said.touch()
         options = ("-Xms512m", "-Xmx2g", *_OPENED, f"-Drocketmq.home.dir={self._home}")
         home = f"-Duser.home={self._home}"  # where its logs go
         command = [self._java, *options, home, "-cp", self._classpath, program, *arguments]
