@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.resolve import Resolve
 from resolver.bench.load import BODY
 from resolver.bench.plain import plain_join
-from resolver.bench.rocketmq import RocketMQ
+from resolver.bench.rocketmq import rocketmq
 from resolver.bench.state import QueueState
 from resolver.bench.watch import late_checks
 from resolver.errors import ResolverError
@@ -105,7 +105,7 @@ class Bench:
 
     def rocketmq(self, seconds: int) -> str:
         """RocketMQ's own benchmark, its consumer running beside its producer."""
-        with RocketMQ(self._home / f"rocketmq-{uuid.uuid4().hex[:8]}") as peer:
+        with rocketmq(self._home / f"rocketmq-{uuid.uuid4().hex[:8]}") as peer:
             found = peer.transactions(len(BODY), _ROCKETMQ_WARM_UP_SECONDS, seconds)
         return (
             f"{found.sent:,.0f} transactions/s sent, {found.consumed:,.0f}/s consumed; "

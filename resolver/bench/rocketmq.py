@@ -6,9 +6,9 @@ import os
 import re
 import statistics
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from resolver.broker import rocketmq_classpath
@@ -44,32 +44,25 @@ class Sustained(NamedTuple):
     round_trip_ms: float
 
 
-class RocketMQ:
-    """A name server and a broker with their defaults, all data below `home`."""
+@contextmanager
+def rocketmq(home: Path) -> Iterator[RocketMQ]:
+    """Run RocketMQ, all its data below `home`, for as long as the `with` lasts."""
+    home.mkdir(parents=True)
+    with ExitStack() as stack:
+        peer = RocketMQ(home, stack)
+        peer.start()
+        yield peer
 
-    def __init__(self, home: Path) -> None:
+
+class RocketMQ:
+    """A name server and a broker with their defaults, which end with `stack`."""
+
+    def __init__(self, home: Path, stack: ExitStack) -> None:
         self._home = home
+        self._stack = stack
         self._java = str(find_java())
         self._classpath = os.pathsep.join(map(str, rocketmq_classpath()))
-        self._stack = ExitStack()
-        self._address = ""
-
-    def __enter__(self) -> RocketMQ:
-        self._home.mkdir(parents=True)
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+        self._address = f"{HOST}:{free_port()}"
 
     def transactions(self, body_bytes: int, warm_up_seconds: int, seconds: int) -> Sustained:
         """Run its transaction benchmark and its consumer, all transactions committed."""
@@ -92,10 +85,10 @@ class RocketMQ:
             statistics.median(float(ms) for _, ms in sent),
         )
 
-    def _start(self) -> None:
-        names, broker = free_port(), free_port()
-        self._address = f"{HOST}:{names}"
-        (self._home / "namesrv.conf").write_text(f"listenPort={names}\n")
+    def start(self) -> None:
+        """Start both; raises `ResolverError` if they don't come up."""
+        port = self._address.rpartition(":")[2]
+        (self._home / "namesrv.conf").write_text(f"listenPort={port}\n")
         self._run(
             self._stack,
             "namesrv",
@@ -108,7 +101,7 @@ class RocketMQ:
             "brokerName": "bench",
             "brokerId": 0,
             "brokerIP1": HOST,
-            "listenPort": broker,
+            "listenPort": free_port(),
             "haListenPort": free_port(),
             "namesrvAddr": self._address,
             "storePathRootDir": self._home / "store",
