@@ -19,6 +19,9 @@ def test_a_deleted_check_topic_stops_it_with_the_way_out(world: World, tmp_path:
         *("up", f"--home={home}", f"--bootstrap-servers={world.bootstrap}"),
         *(f"--set=topic_prefix={world.prefix}", "--set=queues=2"),
         "--set=land_trigger_interval_ms=500",
+        # How long Java's client asks for a topic that is gone.
+        "--set=spark.kafka.request.timeout.ms=5000",
+        "--set=spark.kafka.default.api.timeout.ms=5000",
     ]
     with command(*up, log=tmp_path / "first.log") as first:
         first.until_said("ready:")
