@@ -14,7 +14,7 @@ from resolver.protocol import Names
 from resolver.protocol.names import PGROUP, REAL_TOPIC
 from resolver.settings import Settings
 
-_OP = "state string, offsets array<bigint>, transaction_ids array<string>"
+_OP = "state string, offsets array<bigint>"
 
 
 def plain_join(spark: SparkSession, settings: Settings, checkpoint: str) -> StreamingQuery:
@@ -64,16 +64,11 @@ def _halves(spark: SparkSession, settings: Settings) -> DataFrame:
 def _ops(spark: SparkSession, settings: Settings) -> DataFrame:
     records = _records(spark, settings, Names(settings.topic_prefix).op)
     op = F.from_json(F.col("value").cast("string"), _OP)
-    elements = F.explode(F.arrays_zip("op.offsets", "op.transaction_ids"))
-    return (
-        records.select("partition", "timestamp", op.alias("op"))
-        .select(
-            F.col("partition").alias("op_queue"),
-            F.col("timestamp").alias("ended_at"),
-            F.col("op.state").alias("state"),
-            elements.alias("element"),
-        )
-        .select("op_queue", "ended_at", "state", F.col("element.offsets").alias("half"))
+    return records.select("partition", "timestamp", op.alias("op")).select(
+        F.col("partition").alias("op_queue"),
+        F.col("timestamp").alias("ended_at"),
+        F.col("op.state").alias("state"),
+        F.explode("op.offsets").alias("half"),
     )
 
 

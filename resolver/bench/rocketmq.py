@@ -77,11 +77,11 @@ class RocketMQ:
             intervals = max(1, seconds // _INTERVAL_SECONDS)
             sent = _SENT.findall(producer.read_text())[-intervals:]
             consumed = _CONSUMED.findall(consumer.read_text())[-intervals:]
-        if not sent:
-            raise ResolverError(f"RocketMQ's benchmark said nothing: see {producer}")
+        if not sent or not consumed:
+            raise ResolverError(f"RocketMQ's benchmark said nothing: see {producer} and {consumer}")
         return Sustained(
             statistics.median(float(rate) for rate, _ in sent),
-            statistics.median(map(float, consumed)) if consumed else 0.0,
+            statistics.median(map(float, consumed)),
             statistics.median(float(ms) for _, ms in sent),
         )
 
