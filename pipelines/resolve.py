@@ -25,10 +25,10 @@ from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
 from resolver.delivery import Delivery
 from resolver.errors import TxResolverError
-from resolver.kafka import admin_client, spark_kafka_options
+from resolver.kafka import admin_client
 from resolver.planned import step_settings
 from resolver.processor import decide, slots, tasks
-from resolver.protocol import Names
+from resolver.ranges import ranges
 from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
@@ -129,10 +129,9 @@ class Resolve:
         keys = slots(self._spark, self._settings.queues)
         count = tasks(self._spark, self._settings.queues)
         self._spark.conf.set("spark.sql.shuffle.partitions", count)
-        # A task costs more than to read a small batch: no more of them read than decide.
-        records = self._records().coalesce(count)
+        new = ranges(self._spark, self._settings)
         writer = (
-            decide(records, planned, keys, settled)
+            decide(new, self._settings, planned, keys, settled)
             .writeStream.queryName("resolve")
             .option("checkpointLocation", self._checkpoint.spark)
             .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")
@@ -144,21 +143,6 @@ class Resolve:
             return writer.start()
         finally:
             context.setLocalProperty("spark.scheduler.pool", cast(str, None))
-
-    def _records(self) -> DataFrame:
-        """Return the records of both topics: one source, whose limit both share by what is left."""
-        names = Names(self._settings.topic_prefix)
-        options = {
-            **spark_kafka_options(self._settings),
-            "kafka.isolation.level": "read_committed",
-            "subscribe": f"{names.half},{names.op}",
-            "includeHeaders": "true",
-            "startingOffsets": "earliest",
-            # Halves that Kafka deleted before they were read are lost transactions: stop.
-            "failOnDataLoss": "true",
-            "maxOffsetsPerTrigger": str(self._settings.max_offsets_per_trigger),
-        }
-        return self._spark.readStream.format("kafka").options(**options).load()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.toArrow().to_pylist()

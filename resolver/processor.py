@@ -15,6 +15,9 @@ from .delivery.packed import Batch, pack
 from .garbage import collection_put_off
 from .planned import PlannedSettings
 from .protocol import Names, Outcome
+from .ranges import RANGES
+from .records import Range, Records
+from .settings import Settings
 from .step import Changes, Decisions, settle, step
 
 #: What a batch gives to delivery: for each queue with input at least one row, in parts. Times in
@@ -26,37 +29,31 @@ DECISIONS = (
 #: What a quarantined record may take: a half of the default size, and the marks put on it.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
 
+_RANGE = [field.split()[0] for field in RANGES.split(", ")]
+_reader: Records | None = None
+
 
 def decide(
-    records: DataFrame,
+    ranges: DataFrame,
+    settings: Settings,
     planned: PlannedSettings,
     slots: list[int],
     outcomes: DataFrame | None = None,
 ) -> DataFrame:
-    """Resolve records of the half and op topics; return `DECISIONS`.
+    """Resolve the records of ranges (`resolver.ranges.RANGES`); return `DECISIONS`.
 
-    `records` are as Kafka's source gives them, with headers. `slots` has each queue's grouping key
-    (see `slots`); `outcomes` (queue, offset, outcome) is what a rebuild takes as settled.
+    `settings` has where the records are, `planned` how each batch decides, `slots` each queue's
+    grouping key (see `slots`); `outcomes` (queue, offset, outcome) is what a rebuild takes as
+    settled.
     """
     initial = None
     if outcomes is not None:
-        initial = outcomes.select(_slot(slots, "queue"), "offset", "outcome").groupBy("slot")
-    names = Names(planned.topic_prefix)
-    columns = (
-        _slot(slots, "partition"),
-        (F.col("topic") == names.op).alias("op"),
-        "offset",
-        F.unix_millis("timestamp").alias("stored_at"),
-        "key",
-        "value",
-        # As protocol.packed has them: a function of our own would cost half of all the CPU.
-        F.to_json("headers", {"ignoreNullFields": "false"}).alias("headers"),
-    )
+        initial = outcomes.select(_slot(slots), "offset", "outcome").groupBy("slot")
     return (
-        records.select(*columns)
+        ranges.select(_slot(slots), "*")
         .groupBy("slot")
         .transformWithStateInPandas(
-            QueueProcessor(planned, slots),
+            QueueProcessor(settings, planned, slots),
             outputStructType=DECISIONS,
             outputMode="Append",
             timeMode="ProcessingTime",
@@ -92,9 +89,10 @@ def slots(spark: SparkSession, queues: int) -> list[int]:
 
 
 class QueueProcessor(StatefulProcessor):
-    """Runs the step of a queue over a batch's records."""
+    """Reads a queue's records of the batch and runs the step over them."""
 
-    def __init__(self, planned: PlannedSettings, slots: list[int]) -> None:
+    def __init__(self, settings: Settings, planned: PlannedSettings, slots: list[int]) -> None:
+        self._kafka = settings
         self._planned = planned
         self._slots = slots
 
@@ -120,15 +118,16 @@ class QueueProcessor(StatefulProcessor):
         rows: Any,
         timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Run the step on all of a queue's records of the batch."""
-        records = pd.concat(list(rows), ignore_index=True)
+        """Run the step on a queue's records of the batch."""
         now = timerValues.getCurrentProcessingTimeInMs()
         batch = _batch()
         settings = self._planned.at(batch.batch_id)
-        queue = self._slots.index(key[0])
-        is_op = records["op"].to_numpy()
-        halves, ops = records[~is_op], records[is_op]
+        queue, *offsets = next(pd.concat(list(rows))[_RANGE].itertuples(index=False, name=None))
+        half_start, half_end, op_start, op_end = offsets
         with collection_put_off():
+            halves, ops = _records(self._kafka).read(
+                queue, Range(half_start, half_end), Range(op_start, op_end)
+            )
             changes, decisions = step(self._state, queue, halves, ops, now, settings)
             self._state.apply(changes)
             names = Names(settings.topic_prefix)
@@ -163,6 +162,16 @@ class _State(Mapping[str, bytes]):
                 self._state.updateValue((key,), (value,))
 
 
+def _records(settings: Settings) -> Records:
+    """Return this worker's reader: Spark keeps a worker for many tasks."""
+    global _reader
+    if _reader is None or not _reader.is_for(settings):
+        if _reader is not None:
+            _reader.close()
+        _reader = Records(settings)
+    return _reader
+
+
 def _rows(queue: int, decisions: Decisions, parts: list[bytes]) -> Iterator[pd.DataFrame]:
     """Yield a row for each part: the queue's standing is in the first."""
     standing = [
@@ -194,6 +203,6 @@ def _or_none(time_ms: int | None) -> int:
     return -1 if time_ms is None else time_ms
 
 
-def _slot(slots: list[int], queue: str) -> Column:
+def _slot(slots: list[int]) -> Column:
     keys = F.array(*(F.lit(slot) for slot in slots))
-    return F.element_at(keys, F.col(queue) + 1).alias("slot")
+    return F.element_at(keys, F.col("queue") + 1).alias("slot")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from resolver.bench.load import BODY, GROUP
-from resolver.protocol import Element, Half, Op, Record, TransactionStatus
-from resolver.protocol.packed import pack_headers
+from resolver.protocol import Element, Half, Op, Record, StoredRecord, TransactionStatus
 from resolver.step import StepSettings, step
 
 _BATCH = 10_000
@@ -38,8 +35,8 @@ class QueueState:
         changes, _ = step(
             self._state,
             0,
-            _frame(self._half, [_half(offset) for offset in halves]),
-            _frame(self._op, [_op(offsets) for offsets in ops]),
+            _stored(self._half, [_half(offset) for offset in halves]),
+            _stored(self._op, [_op(offsets) for offsets in ops]),
             _NOW_MS,
             StepSettings(),
         )
@@ -61,9 +58,8 @@ def _op(offsets: Sequence[int]) -> Record:
     return Op(TransactionStatus.COMMIT_MESSAGE, GROUP, elements).to_record("tx.op", 0)
 
 
-def _frame(first: int, records: list[Record]) -> pd.DataFrame:
-    rows = [
-        (first + at, _NOW_MS, record.key, record.value, pack_headers(record.headers))
+def _stored(first: int, records: list[Record]) -> list[StoredRecord]:
+    return [
+        StoredRecord(first + at, _NOW_MS, record.key, record.value, record.headers)
         for at, record in enumerate(records)
     ]
-    return pd.DataFrame(rows, columns=["offset", "stored_at", "key", "value", "headers"])

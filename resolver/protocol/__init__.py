@@ -18,7 +18,7 @@ from .outputs import (
     discarded_record,
     fitted,
 )
-from .record import Headers, Record, record_bytes
+from .record import Headers, Record, StoredRecord, record_bytes
 
 __all__ = [
     "Check",
@@ -35,6 +35,7 @@ __all__ = [
     "Refused",
     "Resolution",
     "Source",
+    "StoredRecord",
     "TransactionStatus",
     "check_record",
     "commit_record",

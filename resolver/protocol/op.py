@@ -65,7 +65,7 @@ def fence_record(op_topic: str, queue: int) -> Record:
     return Record(op_topic, None, b"", [(n.TAGS, n.FENCE_TAG)], queue)
 
 
-def is_fence(value: bytes | None, headers: Headers) -> bool:
+def is_fence(value: bytes | None, headers: Headers | None) -> bool:
     """Whether a record of the op topic is a fence."""
     return not value and headers == [(n.TAGS, n.FENCE_TAG)]
 

@@ -22,6 +22,16 @@ class Record(NamedTuple):
     timestamp_ms: int = 0
 
 
+class StoredRecord(NamedTuple):
+    """A record as Kafka has it; `headers` is None where a header's name is not UTF-8."""
+
+    offset: int
+    stored_at_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+
+
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Return what a record takes at most: its lengths, offset and time are written as varints."""
     size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")

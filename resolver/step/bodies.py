@@ -6,31 +6,31 @@ would be rewritten by each batch.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from ..protocol import Headers, record_bytes
 from .queue import SEGMENT
 from .store import Store
 
 CHUNK_BYTES = 512 * 1024
-_ROW_BYTES = 24
 
 
 class Body(NamedTuple):
-    """A half as it was sent; `headers` packed as text."""
+    """A half as it was sent."""
 
     offset: int
     key: bytes | None
     value: bytes | None
-    headers: str
+    headers: Headers
 
     @property
     def size(self) -> int:
         """About how many bytes it takes in a chunk."""
-        return len(self.key or b"") + len(self.value or b"") + len(self.headers) + _ROW_BYTES
+        return record_bytes(self.key, self.value, self.headers)
 
 
 class Bodies:
@@ -78,8 +78,12 @@ class Bodies:
     def _chunk(self, chunk: int) -> dict[int, Body]:
         if chunk not in self._loaded:
             rows = msgpack.unpackb(self._store.get(_key(chunk)) or b"\x90")
-            self._loaded[chunk] = {row[0]: Body(*row) for row in rows}
+            self._loaded[chunk] = {row[0]: _body(*row) for row in rows}
         return self._loaded[chunk]
+
+
+def _body(offset: int, key: bytes | None, value: bytes | None, headers: list[Any]) -> Body:
+    return Body(offset, key, value, [(name, content) for name, content in headers])
 
 
 def _key(chunk: int) -> str:

@@ -2,111 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
-from ..errors import MalformedHalf, MalformedOp
+from ..errors import MalformedHalf, MalformedOp, ProtocolError
 from ..protocol import (
     HalfAt,
+    Headers,
     Names,
     QuarantineReason,
     Refused,
+    StoredRecord,
     decode_half,
     decode_op,
     is_fence,
 )
-from ..protocol.packed import unpack_headers
-from .bodies import Body
 from .ends import OpAt
 from .pending import NewHalf
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
 from .settled import Settled
 
-#: offset, stored_at (ms), key, value, packed headers
-_Row = tuple[int, int, bytes | None, bytes | None, str | None]
-
 _NO_PERMISSION = "new transactions are refused while reject_transaction_message is set"
 
 
 def read_halves(
-    halves: pd.DataFrame, queue: Queue, settled: Settled, settings: StepSettings
+    halves: Sequence[StoredRecord], queue: Queue, settled: Settled, settings: StepSettings
 ) -> tuple[list[NewHalf], list[Refused]]:
-    """Decode halves; one that is settled already, as after a rebuild, is passed over."""
+    """Decode halves, in offset order; one that is settled, as after a rebuild, is passed over."""
     new: list[NewHalf] = []
     refused: list[Refused] = []
-    for offset, stored_at, key, value, packed in _in_order(halves):
-        headers = unpack_headers(packed)
+    for offset, stored_at, key, value, headers in halves:
         try:
-            half = decode_half(key, value, headers, settings.topic_prefix)
+            half = decode_half(key, value, _readable(headers, MalformedHalf), settings.topic_prefix)
         except MalformedHalf as error:
             reason, said = QuarantineReason.MALFORMED_HALF, str(error)
         else:
             if not settings.reject_transaction_message:
-                at = HalfAt(queue.number, offset, stored_at, half, headers)
-                new.append(_pending(at, packed or "[]", settings))
+                at = HalfAt(queue.number, offset, stored_at, half, headers or [])
+                new.append(_pending(at, settings))
                 continue
             reason, said = QuarantineReason.NO_PERMISSION, _NO_PERMISSION
         source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
-        refused.append(Refused(source, None, reason, said, key, value, headers))
+        refused.append(Refused(source, None, reason, said, key, value, headers or []))
     _advance(queue, halves)
     codes = settled.look_up(np.array([half.at.offset for half in new], np.int64))
     return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
 
 
 def read_ops(
-    ops: pd.DataFrame, queue: Queue, settings: StepSettings
+    ops: Sequence[StoredRecord], queue: Queue, settings: StepSettings
 ) -> tuple[list[OpAt], list[Refused]]:
     """Decode ops; each moves the queue's watermark, fences and malformed ones too."""
     read: list[OpAt] = []
     refused: list[Refused] = []
     topic = Names(settings.topic_prefix).op
-    for offset, stored_at, key, value, packed in _in_order(ops):
-        headers = unpack_headers(packed)
+    for offset, stored_at, key, value, headers in ops:
         if is_fence(value, headers):
             continue
         source = f"{topic}:{queue.number}:{offset}"
         reason = QuarantineReason.MALFORMED_OP
         try:
-            op = decode_op(value, headers)
+            op = decode_op(value, _readable(headers, MalformedOp))
         except MalformedOp as error:
-            refused.append(Refused(source, None, reason, str(error), key, value, headers))
+            refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
             continue
-        read.append(OpAt(offset, stored_at, op, headers, value))
+        read.append(OpAt(offset, stored_at, op, headers or [], value))
         for position, said in op.malformed:
-            refused.append(Refused(source, position, reason, said, None, value, headers))
-    if len(ops):
-        queue.watermark = max(queue.watermark or 0, int(ops["stored_at"].max()))
+            refused.append(Refused(source, position, reason, said, None, value, headers or []))
+    if ops:
+        queue.watermark = max(queue.watermark or 0, *(op.stored_at_ms for op in ops))
     return read, refused
 
 
-def _in_order(records: pd.DataFrame) -> Iterator[_Row]:
-    if not len(records):
-        return iter(())
-    order = np.argsort(records["offset"].to_numpy(), kind="stable")
-    columns = ("offset", "stored_at", "key", "value", "headers")
-    return zip(*(records[name].to_numpy()[order].tolist() for name in columns), strict=True)
+def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Headers:
+    if headers is None:
+        raise malformed("its headers can't be read: the name of one is not UTF-8")
+    return headers
 
 
-def _pending(at: HalfAt, packed: str, settings: StepSettings) -> NewHalf:
+def _pending(at: HalfAt, settings: StepSettings) -> NewHalf:
     own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
     return NewHalf(
         at=at,
-        body=Body(at.offset, at.half.key, at.half.body, packed),
         immunity_ms=own,
         deadline_ms=at.stored_at_ms + (own or settings.transaction_timeout_ms),
     )
 
 
-def _advance(queue: Queue, halves: pd.DataFrame) -> None:
-    if not len(halves):
+def _advance(queue: Queue, halves: Sequence[StoredRecord]) -> None:
+    if not halves:
         return
-    offsets = halves["offset"]
     # After a rebuild the first half that pends may be below the first that had ended.
-    first = int(offsets.min()) // SEGMENT
+    first = halves[0].offset // SEGMENT
     queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)
-    queue.next_half = max(queue.next_half, int(offsets.max()) + 1)
-    latest = int(halves["stored_at"].max())
+    queue.next_half = max(queue.next_half, halves[-1].offset + 1)
+    latest = max(half.stored_at_ms for half in halves)
     queue.latest_half_stored_at = max(queue.latest_half_stored_at, latest)

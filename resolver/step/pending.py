@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
 from ..protocol import HalfAt, decode_half
-from ..protocol.packed import unpack_headers
 from .bodies import Bodies, Body
 from .queue import SEGMENT, PendingRange, Queue
 from .store import Store
@@ -36,12 +34,10 @@ ROW = np.dtype(
 )
 
 
-@dataclass
-class NewHalf:
-    """A half of this batch: decoded, and as it came, should it have to be kept."""
+class NewHalf(NamedTuple):
+    """A half of this batch."""
 
     at: HalfAt
-    body: Body
     immunity_ms: int
     deadline_ms: int
 
@@ -126,7 +122,8 @@ class Pending:
 
     def _keep_new_bodies(self) -> None:
         kept = np.flatnonzero((self.rows["chunk"] < 0) & self.alive)
-        bodies = [self._new[offset].body for offset in self.rows["offset"][kept].tolist()]
+        halves = [self._new[offset].at for offset in self.rows["offset"][kept].tolist()]
+        bodies = [Body(at.offset, at.half.key, at.half.body, at.all_headers) for at in halves]
         self.rows["chunk"][kept] = self._bodies.add(bodies)
 
     def _drop_dead_bodies(self) -> None:
@@ -137,9 +134,8 @@ class Pending:
 
     def _decode(self, offset: int, chunk: int, stored_at: int) -> HalfAt:
         body = self._bodies.get(chunk, offset)
-        headers = unpack_headers(body.headers)
-        half = decode_half(body.key, body.value, headers, self._prefix)
-        return HalfAt(self._queue.number, offset, stored_at, half, headers)
+        half = decode_half(body.key, body.value, body.headers, self._prefix)
+        return HalfAt(self._queue.number, offset, stored_at, half, body.headers)
 
 
 def _rows(new: list[NewHalf]) -> Array:

@@ -5,12 +5,11 @@ No clock and no Spark inside: the same state and input decide the same, whenever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
-import pandas as pd
 
-from ..protocol import Outcome, Refused
+from ..protocol import Outcome, Refused, StoredRecord
 from .checks import check, overdue_segments
 from .decisions import Decisions
 from .ends import Ends
@@ -27,15 +26,14 @@ from .waiting import Waiting
 def step(
     state: Mapping[str, bytes],
     queue: int,
-    halves: pd.DataFrame,
-    ops: pd.DataFrame,
+    halves: Iterable[StoredRecord],
+    ops: Iterable[StoredRecord],
     now_ms: int,
     settings: StepSettings,
 ) -> tuple[Changes, Decisions]:
     """Join a batch's halves and ops; return what changes in the state, and the decisions.
 
-    `halves` and `ops` are records of the queue in any order: `offset` and `stored_at` (int64, ms),
-    `key`, `value` and `headers` (bytes or None, headers as `protocol.packed` has them).
+    `halves` and `ops` are the queue's records, in any order.
     """
     store = Store(state)
     head = Queue.load(store, queue)
@@ -44,8 +42,8 @@ def step(
     waiting = Waiting(store, head, settings)
     pending = Pending(store, head, settings.topic_prefix)
 
-    new, refused = read_halves(halves, head, settled, settings)
-    new_ops, refused_ops = read_ops(ops, head, settings)
+    new, refused = read_halves(sorted(halves), head, settled, settings)
+    new_ops, refused_ops = read_ops(sorted(ops), head, settings)
     ends = Ends.of(waiting.take_due() + new_ops)
     early = ends.half >= head.next_half
     ready = ends.take(~early)

@@ -8,7 +8,6 @@ import msgpack
 import numpy as np
 
 from ..protocol import Element, Names, Op, QuarantineReason, Refused, TransactionStatus
-from ..protocol.packed import pack_headers, unpack_headers
 from .ends import Ends, OpAt
 from .queue import Queue, WaitingChunk
 from .settings import StepSettings
@@ -116,14 +115,14 @@ class Waiting:
 def _pack(at: OpAt) -> list[object]:
     op = at.op
     kept = (op.state.value, op.group, op.elements, op.from_check, op.remark, op.actor)
-    return [at.offset, at.stored_at_ms, kept, pack_headers(at.headers)]
+    return [at.offset, at.stored_at_ms, kept, at.headers]
 
 
 def _unpack(packed: list[Any]) -> OpAt:
     offset, stored_at, kept, headers = packed
     state, group, elements, *rest = kept
     op = Op(TransactionStatus(state), group, tuple(Element(*it) for it in elements), *rest)
-    return OpAt(offset, stored_at, op, unpack_headers(headers))
+    return OpAt(offset, stored_at, op, [(name, value) for name, value in headers])
 
 
 def _key(chunk: int) -> str:

@@ -41,7 +41,6 @@ from resolver.protocol import (
 )
 from resolver.protocol.names import HALF_HEADERS, MAX_OFFSET, MAX_OP_ELEMENTS, OUTPUT_HEADERS
 from resolver.protocol.outputs import LEAST_QUARANTINE_BYTES
-from resolver.protocol.packed import pack_headers, unpack_headers
 
 NAMES = Names()
 LEGAL = "abcXYZ019._-"
@@ -350,7 +349,7 @@ def test_what_is_almost_a_fence_is_a_malformed_op(value: bytes, headers: Headers
 
 
 def test_a_fence_that_went_through_spark_is_one_still() -> None:
-    assert is_fence(b"", unpack_headers(pack_headers(fence_record("", 0).headers)))
+    assert is_fence(b"", fence_record("", 0).headers)
 
 
 # Outputs
@@ -590,9 +589,3 @@ def test_topics_follow_from_the_prefix() -> None:
         "dev.half", "dev.op", "dev.resolution", "dev.discarded", "dev.quarantine",
     ]  # fmt: skip
     assert (names.marker, names.check("orders")) == ("dev.marker", "dev.check.orders")
-
-
-@given(st.lists(st.tuples(st.text(UNICODE, max_size=5), contents), max_size=5))
-def test_headers_travel_through_spark_in_their_order(headers: Headers) -> None:
-    assert unpack_headers(pack_headers(headers)) == headers
-    assert unpack_headers(None) == []

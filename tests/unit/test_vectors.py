@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from resolver.errors import MalformedHalf, MalformedOp
@@ -26,6 +24,7 @@ from resolver.protocol import (
     Refused,
     Resolution,
     Source,
+    StoredRecord,
     TransactionStatus,
     check_record,
     commit_record,
@@ -41,7 +40,6 @@ from resolver.protocol import (
 )
 from resolver.protocol.half import parse_immunity
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
-from resolver.protocol.packed import pack_headers
 from resolver.step import Decisions, StepSettings, step
 
 VECTORS = json.loads(
@@ -265,24 +263,15 @@ def stored_half(half: dict[str, Any]) -> dict[str, Any]:
     return stored(half, b"body", headers)
 
 
-def stored_op(op: dict[str, Any]) -> dict[str, Any]:
+def stored_op(op: dict[str, Any]) -> StoredRecord:
     if "fence" in op:
         return stored(op, b"", fence_record("", 0).headers)
     body = {name: value for name, value in op.items() if name not in ("offset", "stored_at_ms")}
     return stored(op, json.dumps(body).encode(), [("TAGS", b"d")])
 
 
-def stored(at: dict[str, Any], value: bytes, headers: Headers) -> dict[str, Any]:
-    packed = pack_headers(headers)
-    place = {"offset": at["offset"], "stored_at": at["stored_at_ms"]}
-    return place | {"key": None, "value": value, "headers": packed}
-
-
-def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    columns = ["offset", "stored_at", "key", "value", "headers"]
-    kinds = {"offset": np.int64, "stored_at": np.int64}
-    table: pd.DataFrame = pd.DataFrame(rows, columns=columns, dtype=object).astype(kinds)
-    return table
+def stored(at: dict[str, Any], value: bytes, headers: Headers) -> StoredRecord:
+    return StoredRecord(at["offset"], at["stored_at_ms"], None, value, headers)
 
 
 def told(decisions: Decisions) -> dict[str, Any]:
@@ -303,9 +292,7 @@ def test_scenarios(scenario: Any) -> None:
     settings = StepSettings(**scenario["settings"])
     for number, batch in enumerate(scenario["batches"]):
         halves, ops = map(stored_half, batch["halves"]), map(stored_op, batch["ops"])
-        changes, decisions = step(
-            state, 0, frame(list(halves)), frame(list(ops)), batch["now_ms"], settings
-        )
+        changes, decisions = step(state, 0, halves, ops, batch["now_ms"], settings)
         for key, value in changes.items():
             if value is None:
                 del state[key]

@@ -12,7 +12,7 @@ from resolver.protocol import Outcome
 from resolver.step import Changes, Decisions, StepSettings
 
 from .model import Model
-from .records import Batch, History, Sent, frame
+from .records import Batch, History, Sent, stored
 from .vocabulary import RANGE, Rules, Verdict
 
 QUEUE = 3
@@ -37,7 +37,7 @@ class Driver:
         settings = StepSettings(**vars(rules or self.rules))
         state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
         changes, decisions = self.code.step(
-            state, QUEUE, frame(batch.halves), frame(batch.ops), batch.now_ms, settings
+            state, QUEUE, stored(batch.halves), stored(batch.ops), batch.now_ms, settings
         )
         self._apply(changes)
         return decisions

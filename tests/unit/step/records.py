@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
-
-from resolver.protocol import Half, Headers, TransactionStatus
-from resolver.protocol.packed import pack_headers
+from resolver.protocol import Half, Headers, StoredRecord, TransactionStatus
 
 from .vocabulary import FENCE, Ends, HalfRead, OpRead, Rules
 
@@ -278,20 +274,6 @@ class History:
     batches: list[tuple[Batch, Rules]]
 
 
-def frame(rows: Sequence[Sent]) -> pd.DataFrame:
+def stored(rows: Sequence[Sent]) -> list[StoredRecord]:
     """Return records as the step reads them."""
-    return pd.DataFrame(
-        {
-            "offset": np.array([row.offset for row in rows], dtype=np.int64),
-            "stored_at": np.array([row.stored_at_ms for row in rows], dtype=np.int64),
-            "key": _objects([row.key for row in rows]),
-            "value": _objects([row.value for row in rows]),
-            "headers": _objects([pack_headers(r.headers) if r.headers else None for r in rows]),
-        }
-    )
-
-
-def _objects(values: list[bytes | None]) -> Any:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return [StoredRecord(r.offset, r.stored_at_ms, r.key, r.value, r.headers) for r in rows]

@@ -55,8 +55,8 @@ MUTATIONS = [
     ),
     Change(
         "intake.py",
-        'queue.watermark = max(queue.watermark or 0, int(ops["stored_at"].max()))',
-        'queue.watermark = int(ops["stored_at"].max())',
+        "queue.watermark = max(queue.watermark or 0, *(op.stored_at_ms for op in ops))",
+        "queue.watermark = max(op.stored_at_ms for op in ops)",
         "the watermark falls with a broker's clock",
     ),
     Change(

@@ -1,0 +1,160 @@
+"""The source of the resolve query: which records a batch reads, as offset ranges of its queues.
+
+Spark logs the ranges with each batch, so that a replay reads the same. The records themselves pass
+by Spark: the worker that decides a queue reads them from Kafka (`resolver.records`), since to take
+each through the JVM as a row costs more than all else that is done with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import cached_property
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from .errors import ResolverError
+from .kafka import admin_client
+from .protocol import Names
+from .settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: From each start up to before each end; a row for each queue with new records.
+RANGES = "queue int, half_start long, half_end long, op_start long, op_end long"
+
+_TIMEOUT_SECONDS = 10.0
+#: A broker that is away comes back: there is nothing new until then.
+_AWAY = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+#: As Spark's Kafka source writes them: for each topic, its partitions' offsets.
+Offsets = dict[str, dict[str, int]]
+_Row = tuple[int, int, int, int, int]
+
+
+def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Return the stream of `RANGES`, at most `max_offsets_per_trigger` records a batch."""
+    source = _source(settings)
+    spark.dataSource.register(source)
+    return spark.readStream.format(source.name()).load()
+
+
+def _source(settings: Settings) -> type[DataSource]:
+    """Return the source's class; it carries the settings, as options would be shown in plans."""
+
+    class Queues(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"queues of {settings.topic_prefix}"
+
+        def schema(self) -> str:
+            return RANGES
+
+        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+            return Ranges(settings)
+
+    return Queues
+
+
+class Ranges(SimpleDataSourceStreamReader):
+    """Plans batches: asks Kafka where the topics end, and shares the limit among what is new."""
+
+    def __init__(self, settings: Settings) -> None:
+        names = Names(settings.topic_prefix)
+        self._half, self._op = names.half, names.op
+        self._queues = [str(queue) for queue in range(settings.queues)]
+        self._limit = settings.max_offsets_per_trigger
+        self._settings = settings
+
+    def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
+        """Pickle without the connection: Spark sends this to tasks too."""
+        return Ranges, (self._settings,)
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return admin_client(self._settings)
+
+    def initialOffset(self) -> Offsets:
+        """Return where the topics begin."""
+        return self._ask(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def read(self, start: Offsets) -> tuple[Iterator[_Row], Offsets]:
+        """Return what is new since `start` within the limit, and where that ends."""
+        try:
+            ends = self._ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        except KafkaException as error:
+            if error.args[0].code() not in _AWAY:
+                raise ResolverError(f"the ends of {self._half} and {self._op}: {error}") from error
+            logger.warning("Kafka does not say where %s ends: %s", self._half, error)
+            return iter(()), start
+        end = _limited(start, ends, self._limit)
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[_Row]:
+        """Return the ranges between two offsets, the same each time."""
+        rows: list[_Row] = []
+        for queue in self._queues:
+            halves = (start[self._half][queue], end[self._half][queue])
+            ops = (start[self._op][queue], end[self._op][queue])
+            if halves[0] < halves[1] or ops[0] < ops[1]:
+                rows.append((int(queue), *halves, *ops))
+        return iter(rows)
+
+    def _ask(self, spec: OffsetSpec) -> Offsets:
+        """Return offsets of all partitions; an end is one below which no transaction is open."""
+        places = {
+            TopicPartition(topic, int(queue)): spec
+            for topic in (self._half, self._op)
+            for queue in self._queues
+        }
+        asked = self._admin.list_offsets(
+            places,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_TIMEOUT_SECONDS,
+        )
+        offsets: Offsets = {self._half: {}, self._op: {}}
+        for place, answer in asked.items():
+            offsets[place.topic][str(place.partition)] = answer.result().offset
+        return offsets
+
+
+def _limited(start: Offsets, ends: Offsets, limit: int) -> Offsets:
+    """Return how far a batch reads: all of it, or of each partition the same share.
+
+    So an op and its half, which are about as far behind, are read in about the same batch.
+    """
+    new = {
+        (topic, queue): end - start[topic][queue]
+        for topic, of_queues in ends.items()
+        for queue, end in of_queues.items()
+    }
+    for (topic, queue), count in new.items():
+        if count < 0:
+            raise ResolverError(
+                f"partition {queue} of {topic} ends at {ends[topic][queue]}, and was read up to "
+                f"{start[topic][queue]}: it was made anew or has lost records, so transactions "
+                "may be lost. Start with --rebuild, on a new checkpoint, to go on with what is left"
+            )
+    total = sum(new.values())
+    if total <= limit:
+        return ends
+    end: Offsets = {topic: {} for topic in ends}
+    for (topic, queue), count in new.items():
+        share = max(1, count * limit // total) if count else 0
+        end[topic][queue] = start[topic][queue] + share
+    return end

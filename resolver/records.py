@@ -1,0 +1,144 @@
+"""Records of the half and op topics, read by the worker that decides their queue."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from .errors import ResolverError
+from .kafka import client_config
+from .protocol import Names, StoredRecord
+from .settings import Settings
+
+_AT_ONCE = 1_000
+_POLL_SECONDS = 1.0
+#: For how long no record may come, as when a broker restarts.
+_PATIENCE_SECONDS = 120.0
+_REFUSALS = {
+    KafkaError._AUTO_OFFSET_RESET: "Kafka deleted records before they were read, so transactions "
+    "may be lost. Start with --rebuild, on a new checkpoint, to go on with what is left",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "docs/protocol.md, section 9, has the rights that this "
+    "needs",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is gone",
+    KafkaError._UNKNOWN_PARTITION: "the partition is gone",
+}
+
+_Place = tuple[str, int]
+
+
+class Range(NamedTuple):
+    """Offsets from `start` up to before `end`."""
+
+    start: int
+    end: int
+
+
+class Records:
+    """A reader of one queue after another; to make one costs more than to read a batch."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._names = Names(settings.topic_prefix)
+        ours = {
+            "group.id": f"{settings.topic_prefix}reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            # One topic is not to wait for the other's next records, which may never come.
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 1,
+            # What is fetched beyond a range is fetched again.
+            "queued.max.messages.kbytes": 8_192,
+        }
+        self._consumer = Consumer(client_config(settings, **ours))
+
+    def is_for(self, settings: Settings) -> bool:
+        """Whether it reads with these settings."""
+        return self._settings == settings
+
+    def read(
+        self, queue: int, halves: Range, ops: Range
+    ) -> tuple[list[StoredRecord], list[StoredRecord]]:
+        """Return a queue's halves and ops in these ranges, in offset order.
+
+        Records of aborted transactions are passed over. Raises `ResolverError`.
+        """
+        asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
+        found: dict[_Place, list[StoredRecord]] = {place: [] for place in asked}
+        left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
+        places = [TopicPartition(*at, offsets.start) for at, offsets in left.items()]
+        self._consumer.incremental_assign(places)
+        try:
+            self._read(left, found)
+        finally:
+            self._consumer.incremental_unassign([TopicPartition(*at) for at in left])
+        halves_found, ops_found = found.values()
+        return halves_found, ops_found
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def _read(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
+        heard_at = time.monotonic()
+        while left:
+            # It waits for as many as it is asked for: wait for one, then take what is there.
+            messages = self._consumer.consume(1, _POLL_SECONDS)
+            messages += self._consumer.consume(_AT_ONCE, 0)
+            if messages:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > _PATIENCE_SECONDS:
+                (topic, queue), offsets = next(iter(left.items()))
+                raise ResolverError(
+                    f"no records from partition {queue} of {topic} within {_PATIENCE_SECONDS:.0f} "
+                    f"s, which has them from {offsets.start} to {offsets.end}: is its broker up?"
+                )
+            for message in messages:
+                self._take(message, left, found)
+
+    def _take(
+        self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
+    ) -> None:
+        place = (message.topic(), message.partition())
+        offsets = left.get(place)
+        if message.error() is not None and not _is_end(message):
+            self._refuse(message)
+        elif offsets is None:
+            pass  # read already
+        elif message.offset() >= offsets.end:
+            self._finish(place, left)
+        elif message.error() is None:
+            found[place].append(_stored(message))
+            if message.offset() == offsets.end - 1:
+                self._finish(place, left)
+
+    def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*place)])
+        del left[place]
+
+    def _refuse(self, message: Any) -> None:
+        """Raise what another attempt does not heal."""
+        error = message.error()
+        remedy = _REFUSALS.get(error.code())
+        if remedy is not None or error.fatal():
+            raise ResolverError(
+                f"partition {message.partition()} of {message.topic()} can't be read: "
+                f"{error.str()}: {remedy}"
+            )
+
+
+def _is_end(message: Any) -> bool:
+    return bool(message.error().code() == KafkaError._PARTITION_EOF)
+
+
+def _stored(message: Any) -> StoredRecord:
+    try:
+        headers = message.headers() or []
+    except UnicodeDecodeError:
+        headers = None
+    return StoredRecord(
+        message.offset(), message.timestamp()[1], message.key(), message.value(), headers
+    )
