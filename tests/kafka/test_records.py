@@ -1,0 +1,148 @@
+"""How resolve reads: ranges of offsets on the driver, and their records in a worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from protocol_topics import ProtocolTopics
+
+from resolver.errors import ResolverError
+from resolver.kafka import admin_client
+from resolver.protocol import Record, StoredRecord
+from resolver.ranges import Offsets, Ranges
+from resolver.records import Range, Records
+
+NOTHING = Range(0, 0)
+
+
+@pytest.fixture
+def topics(kafka: Any, prefix: str) -> ProtocolTopics:
+    made = ProtocolTopics(kafka.bootstrap, prefix)
+    made.make()
+    return made
+
+
+@pytest.fixture
+def records(topics: ProtocolTopics) -> Iterator[Records]:
+    reader = Records(topics.settings)
+    yield reader
+    reader.close()
+
+
+def test_a_range_has_its_records_in_order_as_they_were_stored(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    odd: list[tuple[str, bytes | None]] = [("a", None), ("a", b""), ("é", b"\xff")]
+    topics.write(
+        *(Record(topics.names.half, b"k%d" % at, None, odd, 1) for at in range(5)),
+        *(Record(topics.names.op, None, b"op %d" % at, [], 1) for at in range(3)),
+    )
+    halves, ops = records.read(1, Range(1, 4), Range(0, 3))
+    assert [(half.offset, half.key, half.value, half.headers) for half in halves] == [
+        (at, b"k%d" % at, None, odd) for at in range(1, 4)
+    ]
+    assert [(op.offset, op.value, op.headers) for op in ops] == [
+        (at, b"op %d" % at, []) for at in range(3)
+    ]
+    assert all(record.stored_at_ms > 0 for record in halves + ops)
+    assert records.read(1, Range(0, 5), NOTHING)[0][1:4] == halves
+    assert records.read(1, NOTHING, Range(2, 3)) == ([], ops[2:])
+
+
+def test_aborted_records_are_passed_over_and_a_range_may_end_with_them(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    write_transaction(topics, [b"0", b"1"], commit=True)  # the marker is at 2
+    write_transaction(topics, [b"3", b"4"], commit=False)
+    end = ends(topics)[topics.names.half]["0"]
+    assert end == 6
+    assert offsets(records.read(0, Range(0, end), NOTHING)[0]) == [0, 1]
+    assert records.read(0, Range(2, 6), NOTHING) == ([], [])
+    topics.write(Record(topics.names.half, None, b"6", [], 0))
+    assert records.read(0, Range(3, 6), NOTHING) == ([], [])
+    assert offsets(records.read(0, Range(1, 7), NOTHING)[0]) == [1, 6]
+
+
+def test_records_that_kafka_deleted_before_they_were_read_are_an_error(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    topics.write(*(Record(topics.names.half, None, b"", [], 0) for _ in range(5)))
+    place = TopicPartition(topics.names.half, 0, 3)
+    admin = admin_client(topics.settings)
+    admin.delete_records([place])[place].result(30)
+    with pytest.raises(ResolverError, match=r"deleted records before they were read.*--rebuild"):
+        records.read(0, Range(2, 5), NOTHING)
+    assert offsets(records.read(0, Range(3, 5), NOTHING)[0]) == [3, 4]
+
+
+def test_a_batch_reads_what_is_new_within_its_limit(topics: ProtocolTopics) -> None:
+    topics.write(*(Record(topics.names.half, None, b"", [], at % 2) for at in range(80)))
+    topics.write(*(Record(topics.names.op, None, b"", [], 1) for _ in range(20)))
+    source = Ranges(replace(topics.settings, max_offsets_per_trigger=10))
+    start = source.initialOffset()
+    rows, end = source.read(start)
+    assert list(rows) == [(0, 0, 4, 0, 0), (1, 0, 4, 0, 2)]
+    assert list(source.readBetweenOffsets(start, end)) == [(0, 0, 4, 0, 0), (1, 0, 4, 0, 2)]
+    for _ in range(20):
+        _, end = source.read(json.loads(json.dumps(end)))  # as Spark's log has it
+    assert end == ends(topics)
+    assert list(source.read(end)[0]) == []
+
+
+def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
+    producer = transactional(topics)
+    producer.begin_transaction()
+    producer.produce(topics.names.half, b"open", partition=0)
+    producer.flush(30)
+    topics.write(Record(topics.names.half, None, b"behind it", [], 0))
+    assert ends(topics)[topics.names.half]["0"] == 0
+    producer.commit_transaction(30)
+    assert ends(topics)[topics.names.half]["0"] == 3
+
+
+def test_a_topic_that_was_made_anew_is_an_error(topics: ProtocolTopics) -> None:
+    end = ends(topics)
+    end[topics.names.op]["1"] = 7
+    with pytest.raises(ResolverError, match=r"partition 1 of .*op ends at 0, and was read up to 7"):
+        Ranges(topics.settings).read(end)
+
+
+def test_while_kafka_is_away_there_is_nothing_new(topics: ProtocolTopics) -> None:
+    start = ends(topics)
+    away = Ranges(replace(topics.settings, bootstrap_servers="127.0.0.1:1"))
+    rows, end = away.read(start)
+    assert (list(rows), end) == ([], start)
+
+
+def offsets(records: list[StoredRecord]) -> list[int]:
+    return [record.offset for record in records]
+
+
+def ends(topics: ProtocolTopics) -> Offsets:
+    source = Ranges(topics.settings)
+    return source.read(source.initialOffset())[1]
+
+
+def transactional(topics: ProtocolTopics) -> Producer:
+    producer = Producer(
+        {"bootstrap.servers": topics.bootstrap, "transactional.id": topics.names.prefix}
+    )
+    producer.init_transactions(30)
+    return producer
+
+
+def write_transaction(topics: ProtocolTopics, values: list[bytes], commit: bool) -> None:
+    producer = transactional(topics)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topics.names.half, value, partition=0)
+    producer.flush(30)
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
