@@ -21,6 +21,7 @@ from ..protocol.packed import unpack_headers
 from .bodies import Body
 from .ends import OpAt
 from .pending import NewHalf
+from .permissions import Permissions
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
 from .settled import Settled
@@ -28,7 +29,7 @@ from .settled import Settled
 #: offset, stored_at (ms), key, value, packed headers
 _Row = tuple[int, int, bytes | None, bytes | None, str | None]
 
-_NO_PERMISSION = "new transactions are refused while reject_transaction_message is set"
+_REJECTED = "new transactions are refused while reject_transaction_message is set"
 
 
 def read_halves(
@@ -37,6 +38,7 @@ def read_halves(
     """Decode halves; one that is settled already, as after a rebuild, is passed over."""
     new: list[NewHalf] = []
     refused: list[Refused] = []
+    permissions = Permissions(settings.group_topics)
     for offset, stored_at, key, value, packed in _in_order(halves):
         headers = unpack_headers(packed)
         try:
@@ -44,11 +46,13 @@ def read_halves(
         except MalformedHalf as error:
             reason, said = QuarantineReason.MALFORMED_HALF, str(error)
         else:
-            if not settings.reject_transaction_message:
+            rejected = settings.reject_transaction_message
+            said = _REJECTED if rejected else permissions[half.group, half.topic]
+            if not said:
                 at = HalfAt(queue.number, offset, stored_at, half, headers)
                 new.append(_pending(at, packed or "[]", settings))
                 continue
-            reason, said = QuarantineReason.NO_PERMISSION, _NO_PERMISSION
+            reason = QuarantineReason.NO_PERMISSION
         source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
         refused.append(Refused(source, None, reason, said, key, value, headers))
     _advance(queue, halves)
