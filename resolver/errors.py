@@ -3,6 +3,7 @@
 TxResolverError
 ├── SettingsError               a setting's value or name is refused
 ├── TopicSettingsError          an existing topic has settings that the protocol can't live with
+├── AccessError                 rights can't be granted in Kafka
 ├── ProtocolError               a record is not what docs/protocol.md says
 │   ├── MalformedHalf
 │   └── MalformedOp
@@ -36,6 +37,10 @@ class SettingsError(TxResolverError):
 
 class TopicSettingsError(TxResolverError):
     """An existing topic has settings that the protocol can't live with."""
+
+
+class AccessError(TxResolverError):
+    """Rights can't be granted in Kafka."""
 
 
 class ProtocolError(TxResolverError):

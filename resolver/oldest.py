@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 
 from .errors import ResolverError
 from .kafka import client_config
+from .protocol import Names
 from .settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
@@ -70,7 +71,7 @@ def _stored_at(message: Message) -> int | None:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": f"{settings.topic_prefix}reader",
+        "group.id": Names(settings.topic_prefix).reader,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",

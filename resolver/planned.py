@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .settings import Settings
+from .settings.groups import limits
 from .step import StepSettings
 
 _HOUR_MS = 3_600_000
@@ -52,4 +53,5 @@ def step_settings(settings: Settings) -> StepSettings:
         broker_clock_skew_ms=settings.broker_clock_skew_ms,
         max_waiting_ops=settings.max_waiting_ops,
         max_checks=max(1, settings.max_checks_per_batch // settings.queues),
+        group_topics=limits(settings.groups),
     )

@@ -97,7 +97,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": f"{settings.topic_prefix}reader",
+        "group.id": Names(settings.topic_prefix).reader,
         "enable.auto.commit": False,
         # An end offset is then one below which every outcome can be read.
         "isolation.level": "read_committed",

@@ -42,7 +42,7 @@ class Records:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
         ours = {
-            "group.id": f"{settings.topic_prefix}reader",
+            "group.id": self._names.reader,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",

@@ -90,7 +90,7 @@ def await_topics(admin: AdminClient, names: Sequence[str]) -> dict[str, Found]:
         complete = all(name in existing and existing[name].led for name in names)
         return {name: existing[name] for name in names} if complete else None
 
-    return _await(look, f"topics {', '.join(names)} did not appear")
+    return await_seen(look, f"topics {', '.join(names)} did not appear")
 
 
 def describe_topics(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
@@ -115,10 +115,11 @@ def describe_topics(admin: AdminClient, names: list[str]) -> dict[str, dict[str,
                 "grant DescribeConfigs on them"
             ) from error
 
-    return _await(look, f"settings of topics {', '.join(names)} did not appear")
+    return await_seen(look, f"settings of topics {', '.join(names)} did not appear")
 
 
-def _await(look: Callable[[], T | None], failure: str) -> T:
+def await_seen(look: Callable[[], T | None], failure: str) -> T:
+    """Look until something is seen; raises `TopicSettingsError` with `failure` if that is long."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
         seen = look()

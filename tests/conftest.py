@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+from secured import SecuredBroker, Users
+
 from resolver.broker import Broker
 
 
@@ -21,6 +23,15 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     home: Path = tmp_path_factory.mktemp("kafka")
     with Broker(home) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker that takes known users only, by TLS, and lets them do what ACLs allow."""
+    users = Users(tmp_path_factory.mktemp("users"))
+    home: Path = tmp_path_factory.mktemp("secured")
+    with Broker(home, security=users.security()) as broker:
+        yield SecuredBroker(broker, users)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .ports import HOST, Ports
@@ -12,9 +14,23 @@ FILE = "server.properties"
 CONTROLLER_FILE = "controller.properties"
 
 
-def write_properties(home: Path, ports: Ports) -> None:
+@dataclass(frozen=True)
+class Security:
+    """How clients reach a broker that does not take them as they come.
+
+    `properties` are the broker's own, for its listener CLIENTS; `format_arguments` are for making
+    its users (`--add-scram`), and `client` is how a client of librdkafka logs in.
+    """
+
+    properties: Mapping[str, object] = field(default_factory=dict)
+    format_arguments: tuple[str, ...] = ()
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def write_properties(home: Path, ports: Ports, security: Security) -> None:
     """Write the broker's file anew at each start: the ports may have changed."""
-    _write(home / FILE, {**_node(ports), **_topics(), **_one_machine()})
+    ours = {**_node(ports), **_topics(), **_one_machine()}
+    _write(home / FILE, {**ours, **security.properties})
 
 
 def write_controller_properties(home: Path, ports: Ports, session_timeout_ms: int) -> None:
@@ -44,11 +60,11 @@ def _node(ports: Ports) -> dict[str, object]:
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.bootstrap.servers": controller,
-        "listeners": f"PLAINTEXT://{HOST}:{ports.kafka},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{ports.kafka},CONTROLLER://{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"CLIENTS://{HOST}:{ports.kafka},CONTROLLER://{controller}",
+        "advertised.listeners": f"CLIENTS://{HOST}:{ports.kafka},CONTROLLER://{controller}",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
         "log.dirs": DATA,
     }
 

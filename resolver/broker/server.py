@@ -22,7 +22,7 @@ from .guard import Guarded
 from .jars import kafka_classpath
 from .java import find_java
 from .ports import HOST, Ports, ports_of
-from .properties import DATA, FILE, write_properties
+from .properties import DATA, FILE, Security, write_properties
 from .recovery import needs_recovery, recover
 
 #: JVM options of the broker, instead of "-Xms256m -Xmx1g".
@@ -43,7 +43,8 @@ class Broker:
     """A real Kafka broker, all its data below `home`, for as long as the `with` lasts.
 
     It keeps its port and its data from start to start, and ends with this process, however
-    that ends. `startup_seconds` and `min_free_bytes` bound what a start may take and leave.
+    that ends. `startup_seconds` and `min_free_bytes` bound what a start may take and leave. It
+    takes every client of this machine, unless `security` says otherwise.
 
     Raises BrokerError where it can't start, with what to do about it.
     """
@@ -55,12 +56,14 @@ class Broker:
         *,
         startup_seconds: float = STARTUP_SECONDS,
         min_free_bytes: int = MIN_FREE_BYTES,
+        security: Security = Security(),  # noqa: B008 - it is frozen
     ) -> None:
         self.home = home.resolve()
         self.log = self.home / "broker.log"
         self._wanted = port
         self._startup_seconds = startup_seconds
         self._min_free_bytes = min_free_bytes
+        self._security = security
         self._lock = FileLock(self.home / "lock")
         self._ports: Ports | None = None
         self._process: Guarded | None = None
@@ -147,13 +150,14 @@ class Broker:
                 f"{self._min_free_bytes >> 20}. Make room, or use a home on another disk"
             )
         self._ports = ports_of(self.home, self._wanted)
-        write_properties(self.home, self._ports)
+        write_properties(self.home, self._ports, self._security)
         return self._ports
 
     def _format(self, java: list[str]) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # An id that began with a dash would be read as an option.
         arguments = ["format", "--standalone", f"--cluster-id={cluster_id}", "--config", FILE]
+        arguments += self._security.format_arguments
         try:
             done = subprocess.run(
                 [*java, "kafka.tools.StorageTool", *arguments],
@@ -203,7 +207,8 @@ class Broker:
         try:
             # First without a client of Kafka, which would log each refused connection.
             socket.create_connection((HOST, self._ports.kafka), timeout=1).close()
-            admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            login = {"bootstrap.servers": self.bootstrap, **self._security.client}
+            admin = AdminClient({**login, "log_level": 0})
             return bool(admin.list_topics(timeout=2).brokers)
         except (OSError, KafkaException):
             return False

@@ -1,4 +1,4 @@
-"""`txresolver topics create`: make or verify the protocol's topics."""
+"""`txresolver topics create`: make or verify the protocol's topics, grant what each role needs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import Annotated, Optional
 
 import typer
 
+from ..acls import grant
+from ..errors import SettingsError
 from ..kafka import admin_client
-from ..settings import load_for_command
+from ..patterns import ANY
+from ..rights import Principals, Right, rights
+from ..settings import Settings, load_for_command
 from ..topics import Topic, ensure_topics
 from .options import ConfigOption, ServersOption, SetOption
 
@@ -22,10 +26,33 @@ def topics() -> None:
 @app.command()
 def create(
     group: Annotated[
-        list[str], typer.Option(help="A producer group, for its check topic; repeatable.")
+        list[str],
+        typer.Option(
+            help="A producer group, for its check topic, besides those of the settings; repeatable."
+        ),
     ] = [],  # noqa: B006
     queues: Annotated[Optional[int], typer.Option(help="Partitions of half and op.")] = None,  # noqa: UP045
     replication_factor: Annotated[Optional[int], typer.Option(help="Replicas of each.")] = None,  # noqa: UP045
+    acls: Annotated[
+        bool,
+        typer.Option(
+            "--acls",
+            help="Grant the rights that are missing, to the principals given here and to those of "
+            "groups in the settings; none is taken away.",
+        ),
+    ] = False,
+    resolver_principal: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="User:NAME", help="Who runs the resolver (`txresolver up`)."),
+    ] = None,
+    land_principal: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="User:NAME", help="Who runs land, if that is somebody else."),
+    ] = None,
+    operator_principal: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="User:NAME", help="Who ends and brings back by hand."),
+    ] = None,
     bootstrap_servers: ServersOption = None,
     config: ConfigOption = None,
     assignments: SetOption = [],  # noqa: B006
@@ -37,7 +64,25 @@ def create(
         "bootstrap_servers": bootstrap_servers,
     }
     settings = load_for_command(config, assignments, options)
-    _print(ensure_topics(admin_client(settings), settings, group))
+    admin = admin_client(settings)
+    principals = Principals(resolver_principal, land_principal, operator_principal)
+    wanted = _rights(settings, principals, acls)
+    granted = grant(admin, wanted) if acls else set()
+    _print(ensure_topics(admin, settings, {*group, *settings.groups} - {ANY}))
+    if acls:
+        _print_rights(wanted, granted)
+
+
+def _rights(settings: Settings, principals: Principals, acls: bool) -> list[Right]:
+    wanted = rights(settings, principals)
+    if acls and not wanted:
+        raise SettingsError(
+            "--acls has nobody to grant rights to; give --resolver-principal, --land-principal, "
+            "--operator-principal, or principal in [groups.<name>] of the settings"
+        )
+    if principals != Principals() and not acls:
+        raise SettingsError("principals are for granting rights; give --acls too")
+    return wanted
 
 
 def _print(topics: list[Topic]) -> None:
@@ -48,3 +93,16 @@ def _print(topics: list[Topic]) -> None:
             f"{topic.name:<{names}}  {topic.action:<8}  {topic.partitions:>10}  "
             f"{topic.replication_factor:>8}  {topic.note}".rstrip()
         )
+
+
+def _print_rights(wanted: list[Right], granted: set[Right]) -> None:
+    rows = [("principal", "action", "may", "on")]
+    for right in wanted:
+        action = "granted" if right in granted else "verified"
+        may, kind = (word.name.lower().replace("_", " ") for word in (right.operation, right.kind))
+        rows.append((right.principal, action, may, f"{kind} {right.pattern}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    typer.echo()
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in cells).rstrip())

@@ -50,9 +50,8 @@ class MarkerGroup:
     def __init__(self, settings: Settings) -> None:
         names = Names(settings.topic_prefix)
         self._topic = names.marker
-        group = f"{settings.topic_prefix}resolver"
         ours = {
-            "group.id": group,
+            "group.id": names.resolver,
             # Of an open transaction that is just being committed we must not see the old value.
             "isolation.level": "read_committed",
             "enable.auto.commit": False,

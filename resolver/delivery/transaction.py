@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..kafka import client_config
+from ..protocol import Names
 from ..settings import Settings
 from .marker import Marker, MarkerGroup
 from .packed import Message
@@ -71,7 +72,7 @@ class TransactionalProducer:
         self._failures: list[tuple[str, KafkaError]] = []
         self._on_their_way: dict[str, list[Message]] = {}
         ours: dict[str, Any] = {
-            "transactional.id": f"{settings.topic_prefix}resolver",
+            "transactional.id": Names(settings.topic_prefix).resolver,
             "transaction.timeout.ms": settings.kafka_transaction_timeout_ms,
             "enable.idempotence": True,
             "acks": "all",

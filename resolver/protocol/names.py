@@ -70,7 +70,7 @@ def _is_legal(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The protocol's topics under one prefix, RocketMQ's namespace."""
+    """The protocol's names under one prefix, RocketMQ's namespace: of topics, if nothing else."""
 
     prefix: str = "tx."
 
@@ -97,6 +97,16 @@ class Names:
     @property
     def marker(self) -> str:
         return f"{self.prefix}marker"
+
+    @property
+    def resolver(self) -> str:
+        """The resolver's transactional id, and the consumer group that keeps its marker."""
+        return f"{self.prefix}resolver"
+
+    @property
+    def reader(self) -> str:
+        """The consumer group of those who only look; it commits nothing and has no members."""
+        return f"{self.prefix}reader"
 
     def check(self, group: str) -> str:
         """Return the topic of a group's check requests."""

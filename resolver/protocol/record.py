@@ -57,7 +57,12 @@ def text(value: bytes) -> str | None:
 
 
 def short(value: object) -> str:
-    """Quote a value in an error's text, at most 80 characters of it: it may be anybody's."""
+    """Quote a value in an error's text, at most 80 characters of it: it may be anybody's.
+
+    Of what holds other values only the size is told: it may be nested too deep to be written.
+    """
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     head = value[:80] if isinstance(value, (str, bytes)) else value
     written = repr(head)
     return written if head == value and len(written) <= 80 else written[:77] + "..."

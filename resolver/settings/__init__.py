@@ -10,12 +10,14 @@
 
 from .command import load_for_command
 from .definition import Definition, definitions
+from .groups import Group
 from .model import Settings
 from .options import MASK, is_secret, masked
 
 __all__ = [
     "MASK",
     "Definition",
+    "Group",
     "Settings",
     "definitions",
     "is_secret",

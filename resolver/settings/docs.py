@@ -66,6 +66,29 @@ Spark's settings, passed to the session, and as `kafka.*` options of Java's Kafk
 These are the resolver's own and refused:
 """  # noqa: E501
 
+_DOCS_GROUPS = """\
+## [groups.<name>]: what a producer group may do
+
+In a file only. `"*"` stands for every group that has no `topics` of its own.
+
+```toml
+[groups.orders]
+topics = ["orders.*", "audit"]
+principal = "User:orders"
+
+[groups."*"]
+topics = []
+```
+
+| key | without it | meaning |
+| --- | --- | --- |
+| `topics` | those of `[groups."*"]`, else any | The real topics that the group's messages may go to: names, or how names begin followed by `*`. A half for another is refused, into quarantine (NO_PERMISSION). |
+| `principal` | no rights are granted | Who the group's applications are to Kafka: `txresolver topics create --acls` grants them what a group needs. |
+
+The group is what a half says of itself: see *Security* in the
+[protocol](protocol.md#9-security) for what this keeps out, and what it does not.
+"""  # noqa: E501
+
 _DOCS_SECRETS = """\
 ## Secrets
 
@@ -93,6 +116,14 @@ _CONFIG_TAIL = """\
 # Settings of Spark, and options of its Kafka client as "kafka.…".
 [spark]
 # "spark.driver.memory" = "2g"
+
+# What a producer group may do: the real topics of its messages, by name or by how names begin
+# ("orders.*"), and who it is to Kafka, for `txresolver topics create --acls`. "*": all others.
+# [groups.orders]
+# topics = ["orders.*"]
+# principal = "User:orders"
+# [groups."*"]
+# topics = []
 """
 
 
@@ -101,7 +132,8 @@ def docs() -> str:
     parts = [_DOCS_HEAD]
     parts += [f"## {section}\n\n{_table(known)}" for section, known in _sections()]
     parts += [_DOCS_OPTIONS + "\n" + _refused(kafka_refused())]
-    parts += [_DOCS_SPARK + "\n" + _refused(spark_refused()), _DOCS_SECRETS]
+    parts += [_DOCS_SPARK + "\n" + _refused(spark_refused())]
+    parts += [_DOCS_GROUPS, _DOCS_SECRETS]
     return "\n".join(parts)
 
 

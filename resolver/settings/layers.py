@@ -10,6 +10,8 @@ from typing import Any
 
 from ..errors import SettingsError
 from .definition import Definition
+from .groups import TABLE as GROUPS
+from .groups import Group, read_group
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,12 +29,14 @@ NO_SETTINGS = frozenset({"TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP"})
 
 
 def from_file(path: Path, definitions: Definitions) -> Layer:
-    """Read a TOML file: settings at its top, options in [kafka] and [spark]."""
+    """Read a TOML file: settings at its top, options in [kafka] and [spark], [groups.<name>]."""
     origin = f"file {path}"
     layer: Layer = {}
     for name, value in _read_toml(path).items():
         if name in TABLES:
             layer |= {key: (option, origin) for key, option in _options(name, value, path)}
+        elif name == GROUPS:
+            layer |= {key: (group, origin) for key, group in _groups(value, path)}
         else:
             known(name, definitions, origin).check(value)
             layer[name] = (value, origin)
@@ -68,7 +72,7 @@ def merge(layers: Iterable[Layer], definitions: Definitions) -> dict[str, Any]:
     merged: Layer = {}
     for layer in layers:
         merged |= layer
-    fields: dict[str, Any] = {table: {} for table in TABLES}
+    fields: dict[str, Any] = {table: {} for table in (*TABLES, GROUPS)}
     for name, (value, _) in merged.items():
         table, _, option = name.partition(".")
         if option:
@@ -99,6 +103,8 @@ def _parse(name: str, written: str, definitions: Definitions, origin: str) -> tu
     table, _, option = name.partition(".")
     if table in TABLES and option:
         return written, origin
+    if table == GROUPS:
+        raise SettingsError(f"{name} ({origin}) can be given in a file only, in [groups.<name>]")
     return known(name, definitions, origin).parse(written), origin
 
 
@@ -113,7 +119,7 @@ def _canonical(name: str) -> str:
 def _name_of_variable(variable: str) -> str:
     name = variable.removeprefix(PREFIX)
     table, _, option = name.partition("__")
-    if table.lower() not in TABLES or not option:
+    if table.lower() not in (*TABLES, GROUPS) or not option:
         return name.lower()
     dotted = option.replace("_", ".")
     return f"{table.lower()}.{dotted.lower() if dotted.isupper() else dotted}"
@@ -145,10 +151,17 @@ def _options(table: str, value: Any, path: Path) -> Iterator[tuple[str, str]]:
         )
 
 
+def _groups(value: Any, path: Path) -> Iterator[tuple[str, Group]]:
+    if not isinstance(value, dict):
+        raise SettingsError(f"groups in {path} is {value!r}; give tables, [groups.orders]")
+    for name, section in value.items():
+        yield f"{GROUPS}.{name}", read_group(name, section, path)
+
+
 def _suggestion(name: str, definitions: Definitions) -> str:
     """Find the nearest name; RocketMQ's own names lead to ours."""
     names = {name.lower(): name for name in definitions}
     names |= {d.rocketmq.lower(): d.name for d in definitions.values() if d.rocketmq}
-    names |= {table: f"[{table}]" for table in TABLES}
+    names |= {table: f"[{table}]" for table in (*TABLES, GROUPS)}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     return f", did you mean {names[near[0]]}?" if near else ""

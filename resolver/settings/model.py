@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import layers
 from .definition import definitions_of, setting
+from .groups import Group, check_groups
 from .options import check_kafka, check_spark, masked
 from .rules import check_rules
 
@@ -28,8 +29,9 @@ class Settings:
     """The effective settings. Frozen; make a changed one with `dataclasses.replace`.
 
     `kafka` holds librdkafka options that every client gets, `spark` Spark's own configuration
-    and, as `kafka.*`, options of Spark's Java Kafka client. `origins` says where a value comes
-    from: "default", "file F", "env VAR", "--set". Every way to make one raises `SettingsError`.
+    and, as `kafka.*`, options of Spark's Java Kafka client; `groups` what producer groups may do,
+    by name, `*` for all others. `origins` says where a value comes from: "default", "file F",
+    "env VAR", "--set". Every way to make one raises `SettingsError`.
     """
 
     bootstrap_servers: str = setting(
@@ -231,6 +233,7 @@ class Settings:
     # Not in repr, which ends up in logs: they may hold passwords.
     kafka: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
     spark: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+    groups: dict[str, Group] = field(default_factory=dict, hash=False)
     origins: dict[str, str] = field(default_factory=dict, repr=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -238,6 +241,7 @@ class Settings:
             definition.check(getattr(self, name))
         check_kafka(self.kafka)
         check_spark(self.spark)
+        check_groups(self.groups)
         check_rules(self)
 
     @classmethod
@@ -274,6 +278,7 @@ class Settings:
         for table in ("kafka", "spark"):
             options = masked(getattr(self, table))
             rows += [(f"{table}.{key}", value) for key, value in sorted(options.items())]
+        rows += [(f"groups.{name}", str(group)) for name, group in sorted(self.groups.items())]
         return [(name, value, self.origins.get(name, "default")) for name, value in rows]
 
 

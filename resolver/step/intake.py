@@ -20,11 +20,12 @@ from ..protocol import (
 )
 from .ends import OpAt
 from .pending import NewHalf
+from .permissions import Permissions
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
 from .settled import Settled
 
-_NO_PERMISSION = "new transactions are refused while reject_transaction_message is set"
+_REJECTED = "new transactions are refused while reject_transaction_message is set"
 
 
 def read_halves(
@@ -33,17 +34,20 @@ def read_halves(
     """Decode halves, in offset order; one that is settled, as after a rebuild, is passed over."""
     new: list[NewHalf] = []
     refused: list[Refused] = []
+    permissions = Permissions(settings.group_topics)
     for offset, stored_at, key, value, headers in halves:
         try:
             half = decode_half(key, value, _readable(headers, MalformedHalf), settings.topic_prefix)
         except MalformedHalf as error:
             reason, said = QuarantineReason.MALFORMED_HALF, str(error)
         else:
-            if not settings.reject_transaction_message:
+            rejected = settings.reject_transaction_message
+            said = _REJECTED if rejected else permissions[half.group, half.topic]
+            if not said:
                 at = HalfAt(queue.number, offset, stored_at, half, headers or [])
                 new.append(_pending(at, settings))
                 continue
-            reason, said = QuarantineReason.NO_PERMISSION, _NO_PERMISSION
+            reason = QuarantineReason.NO_PERMISSION
         source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
         refused.append(Refused(source, None, reason, said, key, value, headers or []))
     _advance(queue, halves)

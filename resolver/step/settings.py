@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The settings of one queue's step; `max_checks` and `max_waiting_ops` count per queue."""
+    """The settings of one queue's step; `max_checks` and `max_waiting_ops` count per queue.
+
+    `group_topics`: patterns of the topics that a group may publish to, that of all others as `*`.
+    """
 
     topic_prefix: str = "tx."
     transaction_timeout_ms: int = 6_000
@@ -22,3 +25,5 @@ class StepSettings:
     broker_clock_skew_ms: int = 600_000
     max_waiting_ops: int = 100_000
     max_checks: int = 1_250
+    # Of what JSON gives back as it is: a checkpoint's settings are compared with today's.
+    group_topics: dict[str, list[str]] = field(default_factory=dict, hash=False)

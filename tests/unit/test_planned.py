@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from resolver.planned import PlannedSettings, step_settings
-from resolver.settings import Settings
+from resolver.settings import Group, Settings
 from resolver.step import StepSettings
 
 FIRST, SECOND, THIRD = (StepSettings(transaction_timeout_ms=ms) for ms in (1, 2, 3))
@@ -40,6 +43,18 @@ def test_the_same_settings_make_no_entry() -> None:
 
 def test_a_batch_before_all_entries_has_the_first() -> None:
     assert NONE.then(5, FIRST).then(6, SECOND).at(4) == FIRST
+
+
+def test_groups_with_topics_are_what_a_step_must_know_and_json_keeps_it() -> None:
+    groups = {
+        "orders": Group(("orders.*", "audit"), "User:orders"),
+        "pay": Group(None, "User:pay"),
+        "*": Group(()),
+    }
+    known = step_settings(Settings(groups=groups))
+    assert known.group_topics == {"orders": ["orders.*", "audit"], "*": []}
+    kept = json.loads(json.dumps(asdict(known)))
+    assert StepSettings(**kept) == known
 
 
 def test_limits_on_a_batch_are_shared_among_the_queues() -> None:

@@ -563,6 +563,22 @@ def test_an_error_of_an_op_quotes_little(value: bytes, headers: Headers) -> None
     assert len(str(raised.value)) < 200
 
 
+#: As deep as the JSON library reads, and deeper than Python writes.
+DEEP = b"[" * 1_020 + b"]" * 1_020
+
+
+@pytest.mark.parametrize("name", ["state", "group", "from_check", "remark", "actor"])
+def test_a_field_nested_deep_is_malformed(name: str) -> None:
+    with pytest.raises(MalformedOp):
+        decode_op(an_op(**{name: "DEEP"}).replace(b'"DEEP"', DEEP), OP_HEADERS)
+
+
+@pytest.mark.parametrize("name", ["offsets", "transaction_ids"])
+def test_an_element_nested_deep_is_malformed(name: str) -> None:
+    op = decode_op(an_op(**{name: ["DEEP"]}).replace(b'"DEEP"', DEEP), OP_HEADERS)
+    assert [position for position, _ in op.malformed] == [0]
+
+
 def test_an_error_of_an_element_quotes_little() -> None:
     op = decode_op(an_op(offsets=[[1] * 9_000, 1], transaction_ids=["a", "x" * 9_000]), OP_HEADERS)
     assert [len(said) < 200 for _, said in op.malformed] == [True, True]

@@ -28,7 +28,7 @@ def test_the_config_file_loads_to_the_defaults() -> None:
 
 
 def test_each_setting_is_in_the_docs_with_its_meaning_and_a_number_with_its_unit() -> None:
-    settings = {known.name for known in fields(Settings)} - {"kafka", "spark", "origins"}
+    settings = {known.name for known in fields(Settings)} - {"kafka", "spark", "groups", "origins"}
     assert settings == set(definitions())
     for known in definitions().values():
         assert known.about.endswith(".")

@@ -8,6 +8,7 @@ takes its choices from its own bytes; zeros choose the plainest, so that Hypothe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -21,6 +22,13 @@ EVENT_BYTES = 18
 MAX_EVENTS = 40
 START_MS = 1_000_000
 NEVER_MS = 10**9
+
+#: What groups may publish to; the halves' topic is `orders`.
+GROUP_TOPICS: list[dict[str, list[str]]] = [
+    {"g1": ["orders.*", "order"], "g2": ["ord*"]},
+    {"g0": ["orders"], "*": []},
+    {"g1": [], "*": ["*"]},
+]
 
 T = TypeVar("T")
 
@@ -74,6 +82,8 @@ class World:
         self.open: list[Sent] = []
         self.batches: list[tuple[Batch, Rules]] = []
         self.last_rounds = choices.below(7)
+        limits = choices.of([{}] * 15 + GROUP_TOPICS)
+        self.rules = replace(self.rules, group_topics=limits)
 
     def event(self, choices: Choices) -> None:
         rules = self.rules

@@ -7,6 +7,7 @@ beyond the record types of `resolver.protocol`. Where the two differ, one of the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ class Model:
         if read.half is None:
             self.verdict.refused.append((source, None, QuarantineReason.MALFORMED_HALF))
             return
-        if rules.reject_transaction_message:
+        if rules.reject_transaction_message or not may_publish(read.half, rules):
             self.verdict.refused.append((source, None, QuarantineReason.NO_PERMISSION))
             return
         if read.offset in self.settled:  # before a rebuild
@@ -300,6 +301,16 @@ class Model:
     def _refuse(self, op_offset: int, position: int, reason: QuarantineReason) -> None:
         source = f"{self.rules.topic_prefix}op:{self.queue}:{op_offset}"
         self.verdict.refused.append((source, position, reason))
+
+
+def may_publish(half: Half, rules: Rules) -> bool:
+    """Whether the half's group may publish to its topic: a `*` at the end stands for anything."""
+    patterns = rules.group_topics.get(half.group) if half.group in rules.group_topics else None
+    if patterns is None and "*" in rules.group_topics:
+        patterns = rules.group_topics["*"]
+    return patterns is None or any(
+        re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), half.topic) for pattern in patterns
+    )
 
 
 def immunity_of(half: Half, rules: Rules) -> int:

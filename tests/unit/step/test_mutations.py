@@ -66,6 +66,12 @@ MUTATIONS = [
         "fences are refused",
     ),
     Change(
+        "permissions.py",
+        "self._limits.get(group, self._limits.get(ANY))",
+        "self._limits.get(group)",
+        "a group without a section may publish to any topic, whatever all others may",
+    ),
+    Change(
         "checks.py",
         'pending.alive & (pending.rows["deadline"] < queue.watermark)',
         'pending.alive & (pending.rows["deadline"] < queue.now)',

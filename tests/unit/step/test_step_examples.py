@@ -273,6 +273,44 @@ def test_halves_are_refused_while_new_transactions_are_not_permitted() -> None:
     assert decisions.pending == 0
 
 
+@pytest.mark.parametrize(
+    ("limits", "permitted"),
+    [
+        ({}, True),
+        ({"g0": ["orders"]}, True),
+        ({"g0": ["payments", "ord*"]}, True),
+        ({"g0": ["*"], "*": []}, True),
+        ({"g1": []}, True),
+        ({"g0": ["orders.*", "order", "order?"]}, False),
+        ({"g0": []}, False),
+        ({"g0": [], "*": ["orders"]}, False),
+        ({"g1": ["orders"], "*": []}, False),
+    ],
+)
+def test_a_group_publishes_to_its_topics_alone(
+    limits: dict[str, list[str]], permitted: bool
+) -> None:
+    decisions = Driver(Rules(group_topics=limits)).at(10, records.half(0, 0), end(0, 5, 0))
+    if permitted:
+        assert ended(decisions) == [(0, "COMMIT", "END")]
+        return
+    assert refused(decisions) == [
+        ("tx.half:3:0", None, "NO_PERMISSION"),
+        ("tx.op:3:0", 0, "UNKNOWN_HALF"),
+    ]
+    said = decisions.refused[0].error
+    assert said.startswith("group 'g0' may not publish to topic orders: its topics in the settings")
+
+
+def test_a_half_that_pends_may_be_committed_after_its_group_has_lost_its_topic() -> None:
+    queue = Driver()
+    queue.at(10, records.half(0, 0))
+    queue.rules = Rules(group_topics={"*": []})
+    decisions = queue.at(20, records.half(1, 15), end(0, 16, 0))
+    assert ended(decisions) == [(0, "COMMIT", "END")]
+    assert refused(decisions) == [("tx.half:3:1", None, "NO_PERMISSION")]
+
+
 def test_messages_come_out_of_the_state_bit_for_bit() -> None:
     queue = Driver()
     user = [("", b""), ("TAGS", None), ("TAGS", b"\xff\x00"), ("é", b"1")]

@@ -1,0 +1,241 @@
+"""What each role may do in Kafka once `txresolver topics create --acls` has run, and no more."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from protocol_topics import until
+from secured import SecuredBroker
+from typer.testing import CliRunner
+
+from resolver import Message, TransactionProducer
+from resolver.broker import Broker
+from resolver.cli.topics import app
+from resolver.errors import AccessError, SettingsError
+from resolver.oldest import oldest_records
+from resolver.protocol import Names
+from resolver.rebuild import outcome_ends, refuse_gaps
+
+USERS = ("orders", "pay", "resolver", "land", "operator", "stranger")
+GROUPS = """
+[groups.orders]
+topics = ["{real}.*"]
+principal = "User:orders"
+[groups.pay]
+topics = ["{real}-pay"]
+principal = "User:pay"
+[groups."*"]
+topics = []
+"""
+PRINCIPALS = [f"--{role}-principal=User:{role}" for role in ("resolver", "land", "operator")]
+
+
+class Site:
+    """A secured broker's topics under a prefix, with rights for each role."""
+
+    def __init__(self, broker: SecuredBroker, folder: Path) -> None:
+        self.broker = broker
+        self.names = Names(f"t{uuid.uuid4().hex[:8]}.")
+        self.real = f"real{uuid.uuid4().hex[:8]}"
+        self.config = folder / "resolver.toml"
+        self.config.write_text(GROUPS.format(real=self.real))
+        broker.users.add(broker.admin, *USERS)
+        broker.make_topics(f"{self.real}.placed", f"{self.real}-pay")
+
+    def create(self, *options: str, user: str = "admin", bootstrap: str = "") -> Any:
+        """Run `txresolver topics create`."""
+        settings = {"topic_prefix": self.names.prefix, "queues": "2"}
+        login = self.broker.users.login(user) if not bootstrap else {}
+        settings |= {f"kafka.{name}": value for name, value in login.items()}
+        sets = [f"--set={name}={value}" for name, value in settings.items()]
+        servers = f"--bootstrap-servers={bootstrap or self.broker.bootstrap}"
+        return CliRunner().invoke(
+            app, ["create", f"--config={self.config}", servers, *sets, *options]
+        )
+
+    def settings(self, user: str) -> Any:
+        return self.broker.settings(user, self.names.prefix)
+
+
+@pytest.fixture(scope="module")
+def site(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    site = Site(secured, tmp_path_factory.mktemp("site"))
+    done = site.create("--acls", *PRINCIPALS)
+    assert done.exit_code == 0, done.output
+    assert "verified" not in done.output
+    return site
+
+
+def test_a_second_run_grants_nothing_and_says_so(site: Site) -> None:
+    done = site.create("--acls", *PRINCIPALS)
+    assert done.exit_code == 0, done.output
+    _, rights = done.output.split("\n\n")
+    rows = [line.split() for line in rights.splitlines()[1:]]
+    assert {row[1] for row in rows} == {"verified"}
+    said = {" ".join(row) for row in rows}
+    assert f"User:orders verified write topic {site.names.half}" in said
+    assert f"User:resolver verified write topic {site.real}.*" in said
+    assert f"User:resolver verified create topic {site.names.check('*')}" in said
+    assert f"User:resolver verified write transactional id {site.names.resolver}" in said
+
+
+def test_where_nothing_checks_rights_it_says_what_to_set_and_makes_nothing(
+    site: Site, kafka: Broker
+) -> None:
+    done = site.create("--acls", *PRINCIPALS, bootstrap=kafka.bootstrap)
+    assert isinstance(done.exception, AccessError)
+    assert "set authorizer.class.name on brokers and controllers" in str(done.exception)
+    assert done.output == ""
+
+
+def test_who_may_not_grant_is_told_what_that_needs(site: Site) -> None:
+    done = site.create("--acls", *PRINCIPALS, user="orders")
+    assert isinstance(done.exception, AccessError)
+    assert "this needs Alter and Describe on the cluster" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--acls", "--resolver-principal=anna"], "--resolver-principal is 'anna'; give it as"),
+        (["--resolver-principal=User:anna"], "give --acls too"),
+    ],
+)
+def test_principals_are_checked(site: Site, options: list[str], said: str) -> None:
+    done = site.create(*options)
+    assert isinstance(done.exception, SettingsError)
+    assert said in str(done.exception)
+
+
+def test_without_anybody_to_grant_rights_to_it_says_who_is_meant(
+    site: Site, tmp_path: Path
+) -> None:
+    nobody = tmp_path / "nobody.toml"
+    nobody.touch()
+    done = site.create("--acls", f"--config={nobody}")
+    assert "--acls has nobody to grant rights to" in str(done.exception)
+
+
+#: User, what it tries, and on what: `{}` stands for the prefix, `real` for how real topics begin.
+FORBIDDEN = [
+    "orders read {}half",
+    "orders read {}op",
+    "orders read {}check.pay",
+    "orders read {}resolution",
+    "orders read {}discarded",
+    "orders read {}quarantine",
+    "orders write real.placed",
+    "orders write {}check.orders",
+    "orders write {}resolution",
+    "orders join pay",
+    "orders join {}resolver",
+    "orders be {}resolver",
+    "stranger write {}half",
+    "stranger write {}op",
+    "resolver write {}half",
+    "resolver write {}marker",
+    "resolver write real-other",
+    "resolver join orders",
+    "land write {}op",
+    "land join {}resolver",
+    "operator read {}half",
+    "operator write real.placed",
+]
+
+
+@pytest.mark.parametrize("forbidden", FORBIDDEN)
+def test_what_is_not_granted_is_refused(site: Site, forbidden: str) -> None:
+    user, act, what = forbidden.split()
+    name = what.format(site.names.prefix).replace("real", site.real)
+    tried = {"read": read, "write": write, "join": join, "be": be}[act]
+    assert tried(site, site.broker.options(user), name) in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+
+
+def read(site: Site, options: dict[str, str], topic: str) -> int | None:
+    consumer = Consumer({**options, "group.id": site.names.reader})
+    try:
+        known = consumer.list_topics(topic, 30).topics[topic].error
+        if known is not None:  # it may not even know that there is such a topic
+            return int(known.code())
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return until(lambda: first_error(consumer, KafkaError.GROUP_AUTHORIZATION_FAILED))
+    finally:
+        consumer.close()
+
+
+def join(site: Site, options: dict[str, str], group: str) -> int | None:
+    """Become a member; the right to that is also the right to commit the group's offsets."""
+    consumer = Consumer({**options, "group.id": group})
+    consumer.subscribe([site.names.check("orders")])
+    try:
+        return until(lambda: first_error(consumer, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    finally:
+        consumer.close()
+
+
+def first_error(consumer: Consumer, besides: int) -> int | None:
+    """Poll; return the code of an error, but for one that is not what is asked for."""
+    message = consumer.poll(1)
+    if message is None:
+        return None
+    assert message.error() is not None, "it may read"
+    code = message.error().code()
+    return None if code == besides else code
+
+
+def write(site: Site, options: dict[str, str], topic: str) -> int | None:
+    reports: list[Any] = []
+    producer = Producer(options)
+    producer.produce(topic, b"x", on_delivery=lambda error, _: reports.append(error))
+    assert producer.flush(30) == 0
+    (error,) = reports
+    return None if error is None else error.code()
+
+
+def be(site: Site, options: dict[str, str], transactional_id: str) -> int | None:
+    producer = Producer({**options, "transactional.id": transactional_id})
+    try:
+        producer.init_transactions(30)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return None
+
+
+def test_a_producer_and_its_agent_need_no_more_than_they_are_granted(site: Site) -> None:
+    user = site.broker.users.login("orders")
+    with TransactionProducer(
+        "orders", site.broker.bootstrap, Silent(), topic_prefix=site.names.prefix, kafka=user
+    ) as producer:
+        assert producer.agent is not None
+        with producer.transaction(Message(f"{site.real}.placed", b"x")) as transaction:
+            pass
+        assert producer.agent.wait_ready(60)
+        assert transaction.offset >= 0
+
+
+class Silent:
+    def check_local_transaction(self, message: Message) -> None:
+        return None
+
+
+def test_rebuild_and_land_may_look_at_what_they_begin_with(site: Site) -> None:
+    refuse_gaps(site.settings("resolver"))
+    assert set(outcome_ends(site.settings("resolver"))) == {"0", "1"}
+    for user, kept in (("resolver", "half"), ("land", "half|check[.].*")):
+        found = oldest_records(site.settings(user), f"{site.names.prefix}({kept})")
+        assert (site.names.half, 0) in found
+    assert (site.names.check("pay"), 0) in found

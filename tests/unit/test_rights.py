@@ -1,0 +1,68 @@
+"""The rights of each role are those in the table of docs/protocol.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from resolver.errors import SettingsError
+from resolver.rights import Principals, Right, rights
+from resolver.settings import Group, Settings
+
+PROTOCOL = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+GROUPS = {"orders": Group(("real",), "User:group")}
+
+
+def documented() -> set[tuple[str, str, str, str]]:
+    """Return who may do what on which kind of which name, from the table."""
+    _, _, table = PROTOCOL.partition("| who | may | on | names |\n| --- | --- | --- | --- |\n")
+    found, role = set(), ""
+    for line in table.partition("\n\n")[0].splitlines():
+        who, may, kind, names = (cell.strip() for cell in line.strip("|").split("|"))
+        role = who or role
+        for name in re.findall(r"`([^`]+)`", names):
+            name = name.replace("<group>", "orders").replace("<real>", "real")
+            found.add((f"User:{role}", may, kind, name))
+    return found
+
+
+def named(right: Right) -> tuple[str, str, str, str]:
+    may = right.operation.name.title().replace("_", "")
+    return right.principal, may, right.kind.name.lower().replace("_", " "), right.pattern
+
+
+def test_each_role_is_granted_what_the_table_says() -> None:
+    granted = rights(
+        Settings(groups=GROUPS), Principals("User:resolver", "User:land", "User:operator")
+    )
+    assert len(granted) == len(set(granted))
+    assert {named(right) for right in granted} == documented()
+
+
+def test_what_runs_land_too_has_the_rights_of_both_each_once() -> None:
+    both = rights(Settings(), Principals(resolver="User:up"))
+    apart = rights(Settings(), Principals(resolver="User:up", land="User:land"))
+    assert set(both) == {right._replace(principal="User:up") for right in apart}
+    assert len(both) == len(set(both))
+
+
+def test_without_the_setting_to_make_check_topics_there_is_no_right_to() -> None:
+    granted = rights(Settings(create_check_topics=False), Principals(resolver="User:up"))
+    assert "Create" not in {named(right)[1] for right in granted}
+
+
+def test_the_topics_of_groups_become_patterns_of_kafka() -> None:
+    groups = {"a": Group(("orders.*", "audit")), "*": Group(("*",))}
+    granted = rights(Settings(groups=groups), Principals(resolver="User:up"))
+    bindings = [right.binding() for right in granted if right.operation.name == "WRITE"]
+    patterns = {(one.name, one.resource_pattern_type.name) for one in bindings}
+    assert {("orders.", "PREFIXED"), ("audit", "LITERAL"), ("*", "LITERAL")} <= patterns
+    assert ("tx.check.", "PREFIXED") in patterns
+
+
+@pytest.mark.parametrize("principal", ["", "anna", "User:", "User: ", ":anna"])
+def test_a_principal_is_written_as_kafka_has_it(principal: str) -> None:
+    with pytest.raises(SettingsError, match=r"--land-principal is .* such as User:land"):
+        Principals(land=principal)
