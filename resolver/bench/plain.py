@@ -19,17 +19,17 @@ _OP = "state string, offsets array<bigint>"
 
 
 def plain_join(
-    spark: SparkSession, settings: Settings, checkpoint: str, wait_seconds: int
+    spark: SparkSession, settings: Settings, checkpoint: str, wait_seconds: int, tasks: int
 ) -> StreamingQuery:
     """Start it: commits go to their topics, halves without an end in time to their check topic.
 
     `wait_seconds` is how long after its half an end still matches, and the delay of both
     watermarks: what is wide enough to lose nothing also puts off every check, and keeps every row
-    that long.
+    that long. `tasks` read each topic.
     """
     wait = f"{wait_seconds} seconds"
-    halves = _halves(spark, settings).withWatermark("stored_at", wait)
-    ops = _ops(spark, settings).withWatermark("ended_at", wait)
+    halves = _halves(spark, settings).coalesce(tasks).withWatermark("stored_at", wait)
+    ops = _ops(spark, settings).coalesce(tasks).withWatermark("ended_at", wait)
     matches = (
         (F.col("queue") == F.col("op_queue"))
         & (F.col("offset") == F.col("half"))

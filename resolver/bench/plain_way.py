@@ -25,9 +25,9 @@ WIDE_SECONDS = 600
 
 @contextmanager
 def joining(stage: Stage, topics: Topics, wait_seconds: int) -> Iterator[StreamingQuery]:
-    """Run the plain join, as Spark runs it by itself."""
-    with native_settings(stage):
-        query = plain_join(stage.spark, topics.settings, topics.checkpoint, wait_seconds)
+    """Run the plain join."""
+    with native_settings(stage) as tasks:
+        query = plain_join(stage.spark, topics.settings, topics.checkpoint, wait_seconds, tasks)
     try:
         yield query
     finally:

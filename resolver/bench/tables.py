@@ -69,7 +69,7 @@ TABLES = (
     ),
     Table(
         "The producer alone",
-        "Halves and ops of 512 bytes with nothing behind them: one thread, 32 threads, asyncio with "
+        "Halves and their ops with nothing behind them: one thread, 32 threads, asyncio with "
         "256 tasks, bulk with 100 messages for a local transaction. A closed loop, as RocketMQ's; "
         "a round trip is a call's.",
         ("client",),
