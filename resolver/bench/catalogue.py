@@ -24,7 +24,7 @@ _OURS, _HISTORIES = "txresolver", 4_000
 def _rocketmq(stage: Stage, scale: Scale) -> Iterator[Found]:
     warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
     for body in scale.bodies:
-        yield f"{body} bytes", stage.rocketmq.transactions(body, warm_up, seconds)
+        yield f"{body:,} bytes", stage.rocketmq.transactions(body, warm_up, seconds)
 
 
 def _sustained(stage: Stage, scale: Scale) -> Iterator[Found]:
@@ -33,8 +33,8 @@ def _sustained(stage: Stage, scale: Scale) -> Iterator[Found]:
         for form in scale.forms:
             found = sustained(stage, scale.window, form, body)
             best = max(best, found["per_second"])
-            yield f"{body} bytes, {form}", found
-        yield f"{body} bytes, at 80 % of it", at_rate(stage, scale.window, int(0.8 * best), body)
+            yield f"{body:,} bytes, {form}", found
+        yield f"{body:,} bytes, at 80 % of it", at_rate(stage, scale.window, int(0.8 * best), body)
 
 
 def _latency(stage: Stage, scale: Scale) -> Iterator[Found]:

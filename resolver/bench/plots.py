@@ -35,6 +35,7 @@ def _throughput(results: Results) -> Figure | None:
         (f"{label}, {case}", spread)
         for name, label in (("rocketmq", "RocketMQ"), ("sustained", "txresolver"))
         for case in results.cases(name)
+        if not results.spread(name, case, "rate")  # at 80 % it is no throughput
         if (spread := results.spread(name, case, "per_second"))
     ]
     if not found:

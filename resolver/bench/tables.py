@@ -33,6 +33,7 @@ _LATENCY = (
     Column("max ms", "max_ms"),
 )
 _ONCE = (Column("lost", "lost"), Column("doubled", "doubled"))
+_STATE_MEMORY = Column("state MB in memory", "state_memory_mb")
 _BATCH = (Column("batch p50 ms", "batch_p50_ms"), Column("batch max ms", "batch_max_ms"))
 
 TABLES = (
@@ -85,7 +86,7 @@ TABLES = (
         "All stored before the resolver starts, by a bare librdkafka producer, ops packed 32 to a "
         "record: from the start until the last batch is committed.",
         ("backlog",),
-        (_RATE, *_BATCH, *_ONCE),
+        (_RATE, *_BATCH, _STATE_MEMORY, *_ONCE),
     ),
     Table(
         "The plain Spark way",
@@ -94,7 +95,14 @@ TABLES = (
         "end may be from its half, and the delay of both watermarks. Whole-stage code "
         "generation is on, as Spark has it.",
         ("plain",),
-        (_RATE, *_LATENCY[:3:2], *_BATCH[:1], Column("rows of state", "state_rows"), *_ONCE),
+        (
+            _RATE,
+            *_LATENCY[:3:2],
+            *_BATCH[:1],
+            Column("state rows", "state_rows"),
+            _STATE_MEMORY,
+            *_ONCE,
+        ),
     ),
     Table(
         "Late, repeated and conflicting ends",
@@ -188,7 +196,7 @@ def _table(results: Results, table: Table) -> Iterator[str]:
     if columns:
         rows = (
             [
-                _label(*case),
+                case[1],
                 *(_cell(results.spread(*case, one.figure), one.shown) for one in columns),
             ]
             for case in cases
