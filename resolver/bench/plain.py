@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.protocol.names import PGROUP, REAL_TOPIC
 from resolver.settings import Settings
@@ -17,11 +18,18 @@ from resolver.settings import Settings
 _OP = "state string, offsets array<bigint>"
 
 
-def plain_join(spark: SparkSession, settings: Settings, checkpoint: str) -> StreamingQuery:
-    """Start it: commits go to their topics, halves without an end in time to their check topic."""
-    wait = f"{settings.transaction_timeout_ms} milliseconds"
-    halves = _halves(spark, settings).withWatermark("stored_at", wait)
-    ops = _ops(spark, settings).withWatermark("ended_at", wait)
+def plain_join(
+    spark: SparkSession, settings: Settings, checkpoint: str, wait_seconds: int, tasks: int
+) -> StreamingQuery:
+    """Start it: commits go to their topics, halves without an end in time to their check topic.
+
+    `wait_seconds` is how long after its half an end still matches, and the delay of both
+    watermarks: what is wide enough to lose nothing also puts off every check, and keeps every row
+    that long. `tasks` read each topic.
+    """
+    wait = f"{wait_seconds} seconds"
+    halves = _halves(spark, settings).coalesce(tasks).withWatermark("stored_at", wait)
+    ops = _ops(spark, settings).coalesce(tasks).withWatermark("ended_at", wait)
     matches = (
         (F.col("queue") == F.col("op_queue"))
         & (F.col("offset") == F.col("half"))
@@ -74,7 +82,7 @@ def _ops(spark: SparkSession, settings: Settings) -> DataFrame:
 
 def _records(spark: SparkSession, settings: Settings, topic: str) -> DataFrame:
     options = {
-        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        **spark_kafka_options(settings),
         "subscribe": topic,
         "includeHeaders": "true",
         "startingOffsets": "earliest",

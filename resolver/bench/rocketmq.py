@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from resolver.bench.processes import spent, usage
+from resolver.bench.results import Figures, per_million
 from resolver.broker import rocketmq_classpath
 from resolver.broker.guard import Guarded
 from resolver.broker.java import find_java
@@ -33,15 +35,14 @@ _STARTUP_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 10.0
 _SENT = re.compile(r"Send TPS:\s*(\d+).*?AVG RT\(ms\):\s*([\d.]+)")
-_CONSUMED = re.compile(r"Consume TPS:\s*(\d+)")
+_CONSUMED = re.compile(r"Consume TPS:\s*(\d+).*?AVG\(B2C\) RT\(ms\):\s*([\d.]+)")
 
 
-class Sustained(NamedTuple):
-    """What its programs said after their warm-up: medians of intervals of 5 s."""
+class Said(NamedTuple):
+    """What its programs say in an interval: transactions a second, and milliseconds."""
 
-    sent: float
-    consumed: float
-    round_trip_ms: float
+    per_second: float
+    ms: float
 
 
 @contextmanager
@@ -64,8 +65,37 @@ class RocketMQ:
         self._classpath = os.pathsep.join(map(str, rocketmq_classpath()))
         self._address = f"{HOST}:{free_port()}"
 
-    def transactions(self, body_bytes: int, warm_up_seconds: int, seconds: int) -> Sustained:
-        """Run its transaction benchmark and its consumer, all transactions committed."""
+    def transactions(self, body_bytes: int, warm_up_seconds: int, seconds: int) -> Figures:
+        """Run its transaction benchmark and its consumer, all transactions committed.
+
+        Figures are medians of intervals of 5 s after the warm-up; `before_per_second` is its last
+        interval: as much, if the warm-up was long enough.
+        """
+        intervals = max(1, seconds // _INTERVAL_SECONDS)
+        with self._programs(body_bytes) as (producer, consumer):
+            time.sleep(warm_up_seconds)
+            before = usage()
+            time.sleep(intervals * _INTERVAL_SECONDS)
+            after = usage()
+            sent, consumed = _said(_SENT, producer), _said(_CONSUMED, consumer)
+        if len(sent) <= intervals or len(consumed) <= intervals:
+            raise ResolverError(f"RocketMQ's benchmark said nothing: see {producer} and {consumer}")
+        rate = statistics.median(one.per_second for one in sent[-intervals:])
+        return {
+            "per_second": rate,
+            "consumed_per_second": statistics.median(
+                one.per_second for one in consumed[-intervals:]
+            ),
+            "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
+            "born_to_consumed_ms": statistics.median(one.ms for one in consumed[-intervals:]),
+            "before_per_second": sent[-intervals - 1].per_second,
+            **per_million(_its_own(spent(before, after)), rate * intervals * _INTERVAL_SECONDS),
+            "memory_mb": _its_own(after.memory),
+        }
+
+    @contextmanager
+    def _programs(self, body_bytes: int) -> Iterator[tuple[Path, Path]]:
+        """Run its producer and its consumer; give the files of what they say."""
         with ExitStack() as stack:
             interval = ("-ri", str(_INTERVAL_SECONDS * 1_000))
             where = ("-n", self._address, "-t", _TOPIC)
@@ -73,17 +103,7 @@ class RocketMQ:
             size, threads = ("-s", str(body_bytes)), ("-w", str(_THREADS))
             program = f"{_EXAMPLES}.TransactionProducer"
             producer = self._run(stack, "producer", program, *where, *threads, *size, *interval)
-            time.sleep(warm_up_seconds + seconds)
-            intervals = max(1, seconds // _INTERVAL_SECONDS)
-            sent = _SENT.findall(producer.read_text())[-intervals:]
-            consumed = _CONSUMED.findall(consumer.read_text())[-intervals:]
-        if not sent or not consumed:
-            raise ResolverError(f"RocketMQ's benchmark said nothing: see {producer} and {consumer}")
-        return Sustained(
-            statistics.median(float(rate) for rate, _ in sent),
-            statistics.median(map(float, consumed)),
-            statistics.median(float(ms) for _, ms in sent),
-        )
+            yield producer, consumer
 
     def start(self) -> None:
         """Start both; raises `ResolverError` if they don't come up."""
@@ -124,10 +144,20 @@ class RocketMQ:
     def _run(self, stack: ExitStack, name: str, program: str, *arguments: str) -> Path:
         """Run one of its programs until the stack closes; return the file of what it says."""
         said = self._home / f"{name}.out"
-        said.touch()
+        said.write_text("")  # a round must not read what an earlier one said
         options = ("-Xms512m", "-Xmx2g", *_OPENED, f"-Drocketmq.home.dir={self._home}")
         home = f"-Duser.home={self._home}"  # where its logs go
         command = [self._java, *options, home, "-cp", self._classpath, program, *arguments]
         process = Guarded(command, self._home, said, keep=())
         stack.callback(process.stop, _STOP_SECONDS)
         return said
+
+
+def _said(pattern: re.Pattern[str], file: Path) -> list[Said]:
+    return [Said(float(rate), float(ms)) for rate, ms in pattern.findall(file.read_text())]
+
+
+def _its_own(figures: dict[str, float]) -> dict[str, float]:
+    """Leave out what only stands by meanwhile: Kafka and Spark."""
+    ours = ("driver", "Kafka", "Spark's JVM", "Python workers", "other")
+    return {role: figure for role, figure in figures.items() if role not in ours}

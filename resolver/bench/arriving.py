@@ -1,0 +1,98 @@
+"""Transactions that arrive while the resolver runs: how many it sustains, and how soon visible."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from resolver.bench import progress
+from resolver.bench.ledger import Ledger, Times
+from resolver.bench.processes import Peak, spent, usage
+from resolver.bench.program import Program
+from resolver.bench.results import Figures, per_million
+from resolver.bench.stage import Stage, Topics, await_batch, await_delivered, send, watch
+
+#: Transactions on their way at once, in the closed loop: two or three batches' worth.
+IN_FLIGHT = 50_000
+#: More than this a second are not reached, so that a ledger has room for all.
+_MOST_PER_SECOND = 60_000
+#: Up to this rate one call for each message can follow; above, messages are sent in bulk.
+_ONE_BY_ONE = 2_000
+_START_SECONDS = 30.0
+_MILLISECONDS = 1_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """A load runs for `warm_up` seconds, then for `seconds` that count."""
+
+    warm_up: float
+    seconds: float
+
+    def room(self, rate: float) -> int:
+        """Return how many transactions a ledger must have room for, a slow start included."""
+        return int((self.warm_up + self.seconds + _START_SECONDS) * rate)
+
+
+def sustained(stage: Stage, window: Window, form: str, body_bytes: int) -> Figures:
+    """As many as go through: a closed loop from the producer to the consumer."""
+    with stage.topics() as topics, stage.resolving(topics) as job:
+        await_batch(job)
+        ledger = Ledger(topics.home / "sent", window.room(_MOST_PER_SECOND))
+        options = {"form": form, "in_flight": IN_FLIGHT, "body_bytes": body_bytes}
+        figures = measure(topics, window, ledger, options)
+        return figures | progress.batch_figures(job.query, after=0)
+
+
+def at_rate(stage: Stage, window: Window, rate: int, body_bytes: int = 512) -> Figures:
+    """At a rate, sent whether or not earlier ones are visible: an open loop."""
+    with stage.topics() as topics, stage.resolving(topics) as job:
+        await_batch(job)
+        ledger = Ledger(topics.home / "sent", window.room(rate))
+        form = "threads" if rate <= _ONE_BY_ONE else "bulk"
+        options = {"form": form, "rate": rate, "body_bytes": body_bytes}
+        figures = measure(topics, window, ledger, options)
+        return {"rate": rate, **figures, **progress.batch_figures(job.query, after=0)}
+
+
+def latency_figures(waits: Times) -> dict[str, float]:
+    """Return quantiles of sorted seconds, in ms."""
+    if not len(waits):
+        return {}
+    marks = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99}
+    found = {name: waits[int(len(waits) * mark)] for name, mark in marks.items()}
+    found["max_ms"] = waits[-1]
+    return {name: float(wait) * _MILLISECONDS for name, wait in found.items()}
+
+
+def measure(topics: Topics, window: Window, ledger: Ledger, options: dict[str, object]) -> Figures:
+    """Send, watch, and return the figures of the window; then see that each came once."""
+    with watch(topics, ledger) as watcher, send(topics, ledger, **options) as sender:
+        figures = _in_window(window, ledger, sender)
+        sent = int(sender.result())
+        await_delivered(ledger, sent, watcher)
+    return {**figures, "lost": sent - ledger.delivered, "doubled": ledger.doubled()}
+
+
+def _in_window(window: Window, ledger: Ledger, sender: Program) -> Figures:
+    _await_first(ledger, sender)
+    time.sleep(window.warm_up)
+    with Peak() as peak:
+        begin, before = time.time(), usage()
+        time.sleep(window.seconds)
+        end, after = time.time(), usage()
+    visible = ledger.became_visible(begin, end)
+    ended = int(((ledger.since >= begin) & (ledger.since < end)).sum())
+    return {
+        "per_second": visible / (end - begin),
+        "sent_per_second": ended / (end - begin),
+        **latency_figures(ledger.waits(begin, end)),
+        **per_million(spent(before, after), visible),
+        "memory_mb": peak.memory,
+    }
+
+
+def _await_first(ledger: Ledger, sender: Program) -> None:
+    """Wait for the first message: the producer's process has started."""
+    while not ledger.delivered and sender.running():
+        time.sleep(0.01)

@@ -1,0 +1,126 @@
+"""All measurements: their names, what they are about, and their cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from resolver.bench.arriving import at_rate, sustained
+from resolver.bench.backlog import backlog
+from resolver.bench.checks import held_checks, idle_checks
+from resolver.bench.ends import ends_joined, ends_resolved
+from resolver.bench.growth import with_bodies, with_pending, with_queues, with_settled
+from resolver.bench.idle import idle_cpu
+from resolver.bench.limit import librdkafka, spark_copy
+from resolver.bench.plain_way import plain_at_rate, plain_backlog
+from resolver.bench.producing import client
+from resolver.bench.results import Found
+from resolver.bench.scale import Scale
+from resolver.bench.stage import Stage
+
+_OURS, _HISTORIES = "txresolver", 4_000
+
+
+def _rocketmq(stage: Stage, scale: Scale) -> Iterator[Found]:
+    warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
+    for body in scale.bodies:
+        yield f"{body:,} bytes", stage.rocketmq.transactions(body, warm_up, seconds)
+
+
+def _sustained(stage: Stage, scale: Scale) -> Iterator[Found]:
+    for body in scale.bodies:
+        best = 0.0
+        for form in scale.forms:
+            found = sustained(stage, scale.window, form, body)
+            best = max(best, found["per_second"])
+            yield f"{body:,} bytes, {form}", found
+        yield f"{body:,} bytes, at 80 % of it", at_rate(stage, scale.window, int(0.8 * best), body)
+
+
+def _latency(stage: Stage, scale: Scale) -> Iterator[Found]:
+    for rate in scale.rates:
+        yield f"{rate:,}/s", at_rate(stage, scale.window, rate)
+
+
+def _client(stage: Stage, scale: Scale) -> Iterator[Found]:
+    for form in ("thread", "threads", "asyncio", "bulk"):
+        yield form, client(stage, form, scale.window.seconds)
+
+
+def _backlog(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield f"{scale.transactions:,}", backlog(stage, scale.transactions)
+
+
+def _plain(stage: Stage, scale: Scale) -> Iterator[Found]:
+    for wait in scale.waits:
+        yield f"{wait} s, backlog", plain_backlog(stage, scale.transactions, wait)
+        yield f"{wait} s, 200/s", plain_at_rate(stage, scale.window, 200, wait)
+
+
+def _ends(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield _OURS, ends_resolved(stage, _HISTORIES)
+    for wait in scale.waits:
+        yield f"plain join, {wait} s", ends_joined(stage, _HISTORIES, wait)
+
+
+def _limit(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield "Spark's copy", spark_copy(stage, scale.transactions)
+    yield "librdkafka", librdkafka(stage, scale.transactions)
+
+
+def _checks(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield "on idle topics", idle_checks(stage, 100)
+
+
+def _idle(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield "txresolver up", idle_cpu(stage.folder(), scale.window.seconds)
+
+
+def _settled(stage: Stage, scale: Scale) -> Iterator[Found]:
+    sizes = (100_000, 1_000_000, 10_000_000)
+    return with_settled(stage, sizes, scale.transactions // 2, scale.window.seconds)
+
+
+def _pending(stage: Stage, scale: Scale) -> Iterator[Found]:
+    sizes = (100, 10_000, 1_000_000)
+    return with_pending(stage, sizes, scale.transactions // 2, scale.window.seconds)
+
+
+def _held(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield "1,000,000 pending", held_checks(stage, 1_000_000, lead=120, seconds=60)
+
+
+def _queues(stage: Stage, scale: Scale) -> Iterator[Found]:
+    return with_queues(stage, (1, 4, 16), scale.transactions // 2, scale.window.seconds)
+
+
+def _bodies(stage: Stage, scale: Scale) -> Iterator[Found]:
+    sizes = (128, 512, 2_048, 16_384)
+    return with_bodies(stage, sizes, scale.transactions // 2, scale.window.seconds)
+
+
+class Measurement(NamedTuple):
+    """What `scripts/bench NAME` runs; `group` names the command that runs several."""
+
+    group: str
+    about: str
+    cases: Callable[[Stage, Scale], Iterator[Found]]
+
+
+MEASUREMENTS = {
+    "rocketmq": Measurement("compare", "RocketMQ by its own transaction benchmark", _rocketmq),
+    "sustained": Measurement("compare", "end to end, as many as go through", _sustained),
+    "latency": Measurement("compare", "end to end, from commit to visible, at rates", _latency),
+    "client": Measurement("compare", "`TransactionProducer` alone, in its forms", _client),
+    "backlog": Measurement("compare", "all stored before the resolver starts", _backlog),
+    "plain": Measurement("compare", "a stream-stream join and Spark's sink instead", _plain),
+    "ends": Measurement("compare", "late, repeated, conflicting ends: what is delivered", _ends),
+    "limit": Measurement("compare", "Spark's copy of the halves; librdkafka alone", _limit),
+    "checks": Measurement("compare", "how late checks are on idle topics", _checks),
+    "idle": Measurement("compare", "CPU of `txresolver up` while nothing happens", _idle),
+    "queues": Measurement("growth", "with 1, 4, 16 queues", _queues),
+    "bodies": Measurement("growth", "with bodies of 128 to 16,384 bytes", _bodies),
+    "pending": Measurement("growth", "with 100 to 1,000,000 pending", _pending),
+    "held": Measurement("growth", "1,000,000 pending, then 1,000 checks due a second", _held),
+    "settled": Measurement("growth", "with 100,000 to 10,000,000 settled", _settled),
+}

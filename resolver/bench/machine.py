@@ -1,0 +1,69 @@
+"""The machine, the versions and the settings that figures belong to."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import confluent_kafka
+import psutil
+
+from resolver.bench.load import PACKED
+from resolver.broker.jars import KAFKA, ROCKETMQ, SPARK
+from resolver.broker.java import find_java
+from resolver.settings import Settings
+
+_GIGABYTE = 1 << 30
+
+
+def machine() -> dict[str, str]:
+    """Return what runs the measurements."""
+    return {
+        "cores": str(psutil.cpu_count()),
+        "CPU": _cpu_model(),
+        "memory": f"{psutil.virtual_memory().total / _GIGABYTE:.0f} GB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "Java": _java_version(),
+        "Python": platform.python_version(),
+        "Kafka": _pinned(KAFKA[0]),
+        "Spark": _pinned(SPARK[0]),
+        "Delta": _pinned(SPARK[-1]),
+        "librdkafka": confluent_kafka.libversion()[0],
+        "RocketMQ": _pinned(ROCKETMQ[0]),
+    }
+
+
+def said(settings: Settings) -> dict[str, str]:
+    """Return what bears on speed, on both sides."""
+    return {
+        "trigger": f"{settings.trigger_interval_ms} ms",
+        "records in a batch": f"at most {settings.max_offsets_per_trigger:,}",
+        "queues": str(settings.queues),
+        "acknowledgement": "acks=all of one replica; RocketMQ: its one broker's",
+        "flush": "by the operating system in both (RocketMQ: ASYNC_FLUSH, its default)",
+        "ops": f"packed up to {settings.op_max_bytes:,} bytes, {settings.op_linger_ms} ms at most; "
+        f"{PACKED} to a record in a backlog",
+        "compression": "none",
+        "bodies": "of one repeated byte after 8 that count, 512 bytes where nothing else is said",
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _java_version() -> str:
+    said = subprocess.run(
+        [find_java(), "-version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    return said.stderr.splitlines()[0].split('"')[1]
+
+
+def _pinned(coordinates: str) -> str:
+    return coordinates.rpartition(":")[2]

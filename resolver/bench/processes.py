@@ -1,0 +1,98 @@
+"""CPU and memory of all processes of a measurement, by their role."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import NamedTuple
+
+import psutil
+
+#: What a command line has, and the role that it gives away.
+_ROLES = {
+    "kafka.Kafka": "Kafka",
+    "org.apache.spark.deploy": "Spark's JVM",
+    "pyspark.daemon": "Python workers",
+    "resolver.bench.send": "producer",
+    "resolver.bench.load": "producer",
+    "resolver.bench.client": "producer",
+    "resolver.bench.watch": "consumer",
+    "NamesrvStartup": "RocketMQ's name server",
+    "BrokerStartup": "RocketMQ's broker",
+    "benchmark.TransactionProducer": "producer",
+    "benchmark.Consumer": "consumer",
+}
+_DRIVER = "driver"
+_BUSY = ("user", "nice", "system", "irq", "softirq")
+_LOOK_SECONDS = 2.0
+_MEGABYTE = 1 << 20
+
+
+class Usage(NamedTuple):
+    """CPU seconds so far and memory (RSS, MB) of each role; `busy`: CPU seconds of all there is."""
+
+    cpu: dict[str, float]
+    memory: dict[str, float]
+    busy: float
+
+
+def usage(root: int | None = None) -> Usage:
+    """Return the usage of a process and all below it; by itself `root` is a driver."""
+    cpu: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    top = psutil.Process(root or os.getpid())
+    for process in [top, *top.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            role = _DRIVER if process == top else _role(process)
+            cpu[role] = cpu.get(role, 0.0) + _cpu_seconds(process, role)
+            memory[role] = memory.get(role, 0.0) + process.memory_info().rss / _MEGABYTE
+    whole = psutil.cpu_times()._asdict()
+    return Usage(cpu, memory, sum(whole.get(kind, 0.0) for kind in _BUSY))
+
+
+def spent(before: Usage, after: Usage) -> dict[str, float]:
+    """Return the CPU seconds between two looks, of roles that used any.
+
+    `elsewhere` is what the machine did besides: where that is much, something disturbed.
+    """
+    seconds = {role: used - before.cpu.get(role, 0.0) for role, used in after.cpu.items()}
+    seconds["elsewhere"] = after.busy - before.busy - sum(seconds.values())
+    return {role: used for role, used in seconds.items() if used > 0}
+
+
+def _role(process: psutil.Process) -> str:
+    command = " ".join(process.cmdline())
+    return next((role for part, role in _ROLES.items() if part in command), "other")
+
+
+def _cpu_seconds(process: psutil.Process, role: str) -> float:
+    times = process.cpu_times()
+    used = times.user + times.system
+    if role == "Python workers":  # whose daemon ends some of them
+        used += times.children_user + times.children_system
+    return float(used)
+
+
+class Peak:
+    """The most memory that each role had while the `with` lasted."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            for role, used in usage().memory.items():
+                self.memory[role] = max(used, self.memory.get(role, 0.0))
+            if self._ended.wait(_LOOK_SECONDS):
+                return

@@ -1,0 +1,120 @@
+"""Results, a line of JSON each, appended as they come; read back as medians and their spread."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resolver.errors import ResolverError
+
+#: What a measurement found: numbers by name, some of them dictionaries again, by process.
+Figures = dict[str, Any]
+#: A case of a measurement, and what was found.
+Found = tuple[str, Figures]
+
+
+def per_million(cpu: Mapping[str, float], transactions: float) -> dict[str, dict[str, float]]:
+    """Return the CPU seconds of a million transactions, by process."""
+    each = 1_000_000 / max(transactions, 1)
+    return {"cpu_per_million": {role: seconds * each for role, seconds in cpu.items()}}
+
+
+class ResultFile:
+    """Appends to a file, so that a run that is interrupted keeps what it has."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self, command: str, machine: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """Begin a run."""
+        self._append(
+            {"run": command, "at": _now(), "machine": dict(machine), "settings": dict(settings)}
+        )
+
+    def add(self, round_: int, measurement: str, case: str, figures: Figures) -> None:
+        """Keep what a measurement found in a round."""
+        self._append(
+            {
+                "measurement": measurement,
+                "case": case,
+                "round": round_,
+                "at": _now(),
+                "figures": figures,
+            }
+        )
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+class Spread(NamedTuple):
+    """A figure over the rounds."""
+
+    median: float
+    least: float
+    most: float
+
+
+class Results:
+    """What one or several runs on one machine found."""
+
+    def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        all_ = list(entries)
+        self.runs = [entry for entry in all_ if "run" in entry]
+        self._found = [entry for entry in all_ if "measurement" in entry]
+        if not self.runs:
+            raise ResolverError("these are no results of scripts/bench: no run begins in them")
+        if any(run["machine"] != self.runs[0]["machine"] for run in self.runs):
+            raise ResolverError(
+                "these results are of different machines or versions; a report compares only what "
+                "was measured on one: give each its own file"
+            )
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read a file; raises `ResolverError` for what is none of ours."""
+        try:
+            return cls([json.loads(line) for line in path.read_text().splitlines()])
+        except (OSError, ValueError) as error:
+            raise ResolverError(f"{path} has no results: {error}") from error
+
+    def cases(self, measurement: str) -> list[str]:
+        """Return the cases of a measurement, in their order."""
+        found = (entry["case"] for entry in self._found if entry["measurement"] == measurement)
+        return list(dict.fromkeys(found))
+
+    def rounds(self, measurement: str, case: str) -> int:
+        """Return how often a case was measured."""
+        return len(self._figures(measurement, case))
+
+    def parts(self, measurement: str, case: str, figure: str) -> list[str]:
+        """Return the processes that a figure is given for."""
+        found = (part for one in self._figures(measurement, case) for part in one.get(figure, ()))
+        return list(dict.fromkeys(found))
+
+    def spread(
+        self, measurement: str, case: str, figure: str, part: str | None = None
+    ) -> Spread | None:
+        """Return a figure over all rounds, None where there is none."""
+        found = [one[figure] for one in self._figures(measurement, case) if figure in one]
+        if part is not None:
+            found = [one.get(part, 0.0) for one in found]
+        if not found:
+            return None
+        return Spread(statistics.median(found), min(found), max(found))
+
+    def _figures(self, measurement: str, case: str) -> list[dict[str, Any]]:
+        return [
+            entry["figures"]
+            for entry in self._found
+            if (entry["measurement"], entry["case"]) == (measurement, case)
+        ]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,246 @@
+"""Tables of results, in Markdown: medians over the rounds, with the least and the most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from resolver.bench.results import Results, Spread
+
+
+class Column(NamedTuple):
+    """A figure and how it is shown."""
+
+    heading: str
+    figure: str
+    shown: str = ",.0f"
+
+
+class Table(NamedTuple):
+    """A heading, a sentence, and the figures of all cases of some measurements."""
+
+    heading: str
+    about: str
+    measurements: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+_RATE = Column("transactions/s", "per_second")
+_LATENCY = (
+    Column("p50 ms", "p50_ms"),
+    Column("p90 ms", "p90_ms"),
+    Column("p99 ms", "p99_ms"),
+    Column("max ms", "max_ms"),
+)
+_ONCE = (Column("lost", "lost"), Column("doubled", "doubled"))
+_STATE_MEMORY = Column("state MB in memory", "state_memory_mb")
+_BATCH = (Column("batch p50 ms", "batch_p50_ms"), Column("batch max ms", "batch_max_ms"))
+
+TABLES = (
+    Table(
+        "RocketMQ",
+        "Its own benchmark programs, 32 threads, every transaction committed, its consumer beside "
+        "it. `before` is the last 5 s of the warm-up: as much as after it, or it was too short.",
+        ("rocketmq",),
+        (
+            _RATE,
+            Column("before", "before_per_second"),
+            Column("consumed/s", "consumed_per_second"),
+            Column("round trip ms", "round_trip_ms", ",.1f"),
+            Column("sent to consumed, mean ms", "born_to_consumed_ms", ",.0f"),
+        ),
+    ),
+    Table(
+        "End to end, as many as go through",
+        "`TransactionProducer` → half → local transaction → op → resolver → `read_committed` "
+        "consumer, all on the same cores: a closed loop with at most 50,000 transactions between "
+        "the producer and the consumer. `threads`: 32 of them, each with "
+        "`send_message_in_transaction`; `bulk`: two, with 100 messages for a local transaction. "
+        "Then at 80 % of the better one, in an open loop. Latency is from the end of the local "
+        "transaction to the consumer's having the message.",
+        ("sustained",),
+        (_RATE, *_LATENCY, *_BATCH[:1], *_ONCE),
+    ),
+    Table(
+        "End to end, at a rate",
+        "The same in an open loop: sent whether or not earlier ones are visible; up to 2,000/s one "
+        "by one, above in bulk.",
+        ("latency",),
+        (_RATE, *_LATENCY, *_BATCH[:1], *_ONCE),
+    ),
+    Table(
+        "The producer alone",
+        "Halves and their ops with nothing behind them: one thread, 32 threads, asyncio with "
+        "256 tasks, bulk with 100 messages for a local transaction. A closed loop, as RocketMQ's; "
+        "a round trip is a call's.",
+        ("client",),
+        (
+            _RATE,
+            Column("round trip p50 ms", "round_trip_p50_ms", ",.1f"),
+            Column("p99 ms", "round_trip_p99_ms", ",.1f"),
+            Column("CPU µs of the process", "cpu_us", ",.0f"),
+        ),
+    ),
+    Table(
+        "Backlog",
+        "All stored before the resolver starts, by a bare librdkafka producer, ops packed 32 to a "
+        "record: from the start until the last batch is committed.",
+        ("backlog",),
+        (_RATE, *_BATCH, _STATE_MEMORY, *_ONCE),
+    ),
+    Table(
+        "The plain Spark way",
+        "A stream-stream left outer join with watermarks and Spark's Kafka sink (at least once), "
+        "on the same backlog and at 200/s by `TransactionProducer`; the seconds are how far an "
+        "end may be from its half, and the delay of both watermarks. Whole-stage code "
+        "generation is on, as Spark has it.",
+        ("plain",),
+        (
+            _RATE,
+            *_LATENCY[:3:2],
+            *_BATCH[:1],
+            Column("state rows", "state_rows"),
+            _STATE_MEMORY,
+            *_ONCE,
+        ),
+    ),
+    Table(
+        "Late, repeated and conflicting ends",
+        "At 200/s, of eight transactions: one committed twice, one committed and then rolled back, "
+        "one rolled back and then committed, one committed and one rolled back after 10 s, the "
+        "others once, at once. The first end decides.",
+        ("ends",),
+        (
+            Column("transactions", "transactions"),
+            Column("committed", "committed"),
+            *_ONCE,
+            Column("wrongly delivered", "wrongly_delivered"),
+        ),
+    ),
+    Table(
+        "The limits",
+        "Spark's own copy of the same halves from Kafka to Kafka; a bare idempotent producer and a "
+        "consumer of librdkafka, from Python.",
+        ("limit",),
+        (
+            Column("copied/s", "per_second"),
+            Column("produced/s", "produced_per_second"),
+            Column("consumed/s", "consumed_per_second"),
+        ),
+    ),
+    Table(
+        "Checks",
+        "How long after it is due a check is visible; with a million pending, 1,000 are due "
+        "each second. Batches under 2,000 other transactions/s before that.",
+        ("checks", "held"),
+        (
+            Column("checks", "checks"),
+            Column("missing", "missing"),
+            *_LATENCY,
+            Column("batch p50 ms while held", "held_batch_p50_ms"),
+            Column("and max", "held_batch_max_ms"),
+            Column("batch p50 ms while checked", "batch_p50_ms"),
+        ),
+    ),
+    Table(
+        "Growth",
+        "A backlog, then batches under a steady 2,000/s, on topics where that much has happened "
+        "before. The state is its keys and values, as the checkpoint has them.",
+        ("settled", "pending", "queues", "bodies"),
+        (_RATE, *_BATCH, Column("state MB", "state_mb", ",.1f")),
+    ),
+)
+
+
+class ByProcess(NamedTuple):
+    """A figure that is given for each process."""
+
+    heading: str
+    about: str
+    figure: str
+    measurements: tuple[str, ...]
+    shown: str
+
+
+_ALL = ("rocketmq", "sustained", "latency", "backlog", "plain", "settled", "pending", "held")
+BY_PROCESS = (
+    ByProcess("CPU", "Seconds of a million transactions.", "cpu_per_million", _ALL, ",.0f"),
+    ByProcess(
+        "Idle", "Cores that are used while nothing happens.", "cores_by_process", ("idle",), ".3f"
+    ),
+    ByProcess(
+        "Memory",
+        "MB (RSS), the most. Spark's JVM has run what was measured before.",
+        "memory_mb",
+        (*_ALL, "bodies", "idle"),
+        ",.0f",
+    ),
+)
+
+
+def markdown(results: Results) -> Iterator[str]:
+    """Yield the lines of all tables that there is anything for."""
+    for table in TABLES:
+        yield from _table(results, table)
+    for by_process in BY_PROCESS:
+        yield from _by_process(results, by_process)
+
+
+def _table(results: Results, table: Table) -> Iterator[str]:
+    cases = _cases(results, table.measurements)
+    columns = [
+        column
+        for column in table.columns
+        if any(results.spread(*case, column.figure) for case in cases)
+    ]
+    if columns:
+        rows = (
+            [
+                case[1],
+                *(_cell(results.spread(*case, one.figure), one.shown) for one in columns),
+            ]
+            for case in cases
+        )
+        yield from _section(table.heading, table.about, [one.heading for one in columns], rows)
+
+
+def _by_process(results: Results, asked: ByProcess) -> Iterator[str]:
+    cases = [
+        case for case in _cases(results, asked.measurements) if results.parts(*case, asked.figure)
+    ]
+    parts = sorted({part for case in cases for part in results.parts(*case, asked.figure)})
+    if cases:
+        rows = (
+            [
+                _label(*case),
+                *(_cell(results.spread(*case, asked.figure, part), asked.shown) for part in parts),
+            ]
+            for case in cases
+        )
+        yield from _section(asked.heading, asked.about, parts, rows)
+
+
+def _section(
+    heading: str, about: str, columns: Sequence[str], rows: Iterator[list[str]]
+) -> Iterator[str]:
+    yield from (f"### {heading}", "", about, "")
+    yield f"| | {' | '.join(columns)} |"
+    yield f"| --- |{' ---: |' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _cases(results: Results, measurements: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, case) for name in measurements for case in results.cases(name)]
+
+
+def _label(measurement: str, case: str) -> str:
+    return f"{measurement}: {case}"
+
+
+def _cell(spread: Spread | None, shown: str) -> str:
+    if spread is None:
+        return ""
+    median, least, most = (format(figure, shown) for figure in spread)
+    return median if least == most else f"{median} ({least} to {most})"

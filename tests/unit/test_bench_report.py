@@ -1,0 +1,53 @@
+"""The report of `scripts/bench`: made from results, into a document of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resolver.bench.report import write_report
+from resolver.bench.results import ResultFile
+from resolver.errors import ResolverError
+
+MACHINE = {"cores": "2", "Java": "17"}
+BEGIN, END = "<!-- written by scripts/bench --report: begin -->", "<!-- end -->"
+
+
+def results(path: Path, rates: list[int]) -> Path:
+    file = ResultFile(path)
+    file.begin("scripts/bench latency", MACHINE, {"queues": "4"})
+    for round_, rate in enumerate(rates, 1):
+        cpu = {"Kafka": rate / 100}
+        figures = {"per_second": rate, "rate": 200, "p50_ms": 410.4, "cpu_per_million": cpu}
+        file.add(round_, "latency", "200/s", figures)
+    return path
+
+
+def document(folder: Path) -> Path:
+    path = folder / "performance.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    return path
+
+
+def test_a_report_has_medians_and_their_spread_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+    found = results(tmp_path / "bench.jsonl", [1_300, 1_100, 1_200])
+    page = document(tmp_path)
+    write_report(found, page)
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert "cores 2; Java 17" in text and "`scripts/bench latency`" in text
+    assert "| 200/s | 1,200 (1,100 to 1,300) | 410 |" in text
+    assert "| latency: 200/s | 12 (11 to 13) |" in text  # CPU, by process
+    assert "![latency](performance/latency.png)" in text
+    assert (tmp_path / "performance" / "latency.png").stat().st_size > 1_000
+    write_report(found, page)
+    assert page.read_text() == text
+
+
+def test_results_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
+    found = results(tmp_path / "bench.jsonl", [1_000])
+    ResultFile(found).begin("scripts/bench", {**MACHINE, "cores": "4"}, {})
+    with pytest.raises(ResolverError, match="different machines"):
+        write_report(found, document(tmp_path))
