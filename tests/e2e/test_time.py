@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
-from resolver.protocol import Element, Op
+from resolver.protocol import Element, Op, Record, TransactionStatus
 
 from .conftest import Resolving
-from .world import COMMIT, ROLLBACK, World, header
+from .world import COMMIT, ROLLBACK, Sent, World, header
+
+HOUR_MS = 3_600_000
 
 FAST = {"transaction_timeout_ms": 1_000, "transaction_check_interval_ms": 60_000}
 
@@ -64,6 +66,63 @@ def test_an_op_far_ahead_of_any_half_ends_in_quarantine(world: World, resolving:
     assert header(refused, "SOURCE") == f"{world.names.op}:0:{stored.offset()}"
     assert header(refused, "ELEMENT") == "0"
     assert said.outcome == "ROLLBACK"
+
+
+def test_a_producers_clock_an_hour_off_changes_nothing(world: World, resolving: Resolving) -> None:
+    """Of three with the same life one's clock is right, one's an hour late, one's an hour ahead."""
+    with resolving(**FAST):
+        committed, rolled_back, silent = (
+            [_sent_by_a_clock(world, off_ms) for off_ms in (0, -HOUR_MS, HOUR_MS)] for _ in range(3)
+        )
+        _end_by_a_clock(world, committed, COMMIT)
+        _end_by_a_clock(world, rolled_back, ROLLBACK)
+        outcomes = world.outcomes(6)
+        delivered = world.committed(3)
+        checks = world.checks(3)
+
+    assert {outcomes[one.half.transaction_id] for one in committed} == {"COMMIT"}
+    assert {outcomes[one.half.transaction_id] for one in rolled_back} == {"ROLLBACK"}
+    assert {header(one, "HALF_OFFSET") for one in checks} == {one.at for one in silent}
+    stored_at = {one.at: one.stored_at_ms for one in (*committed, *silent)}
+    for message in delivered:
+        assert message.timestamp()[1] == stored_at[str(header(message, "HALF_OFFSET"))]
+    for check in checks:
+        waited = check.timestamp()[1] - stored_at[str(header(check, "HALF_OFFSET"))]
+        assert waited > FAST["transaction_timeout_ms"]
+
+
+def _sent_by_a_clock(world: World, off_ms: int) -> Sent:
+    """Send a half as a process does whose clock is off: in its header, and as the record's time."""
+    now_ms = time.time_ns() // 1_000_000 + off_ms
+    half = world.message(born_at_ms=now_ms)
+    record = half.to_record(world.names.half, 0)._replace(timestamp_ms=now_ms)
+    (stored,) = world.produce([record])
+    return Sent(half, 0, stored.offset(), stored.timestamp()[1])
+
+
+def _end_by_a_clock(world: World, sent: list[Sent], state: TransactionStatus) -> None:
+    for one, off_ms in zip(sent, (0, -HOUR_MS, HOUR_MS), strict=True):
+        op = Op(state, world.group, (Element(0, one.offset, one.half.transaction_id),))
+        now_ms = time.time_ns() // 1_000_000 + off_ms
+        world.produce([op.to_record(world.names.op, 0)._replace(timestamp_ms=now_ms)])
+
+
+def test_ops_that_are_read_before_their_halves_end_them(world: World, resolving: Resolving) -> None:
+    halves = [world.message() for _ in range(5)]
+    with resolving(transaction_timeout_ms=3_600_000):
+        for offset in (3, 0, 4, 2, 1):
+            op = Op(COMMIT, world.group, (Element(0, offset, halves[offset].transaction_id),))
+            world.produce([op.to_record(world.names.op, 0)])
+        # What stands behind them is refused: so they have been read.
+        world.produce([Record(world.names.op, None, b"no op", [], 0)])
+        world.quarantined(1)
+        sent = world.send_halves(halves)
+        said = world.resolutions(5)
+
+    assert [one.offset for one in sent] == [0, 1, 2, 3, 4]
+    assert {one.outcome.value for one in said} == {"COMMIT"}
+    by_op = sorted((one.op_offset, one.offset) for one in said)
+    assert [half for _, half in by_op] == [3, 0, 4, 2, 1]
 
 
 def _let_pass(time_ms: int) -> None:

@@ -47,19 +47,21 @@ class Sent:
 
 @dataclass
 class World:
-    """One topic prefix on the broker, with a real topic for commits."""
+    """One topic prefix on the broker, with a real topic for commits; `login` where it needs one."""
 
     bootstrap: str
     prefix: str
     group: str = "orders"
     partitions: int = 3
+    login: dict[str, str] = field(default_factory=dict)
     _readers: dict[str, Reader] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.names = Names(self.prefix)
         self.real = f"real-{uuid.uuid4().hex[:8]}"
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        self.producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+        self.options = {"bootstrap.servers": self.bootstrap, **self.login}
+        self.admin = AdminClient(self.options)
+        self.producer = Producer({**self.options, "linger.ms": 0})
         self.make_topic(self.real, self.partitions)
 
     def make_topic(self, name: str, partitions: int = 1, **config: str) -> None:
@@ -121,6 +123,7 @@ class World:
                 record.key,
                 record.partition,
                 headers=list(record.headers),
+                timestamp=record.timestamp_ms,
                 on_delivery=keep(place),
             )
             self.producer.poll(0)
@@ -131,7 +134,7 @@ class World:
     def reader(self, topic: str) -> Reader:
         """Return the reader of a topic, which keeps what it has read."""
         if topic not in self._readers:
-            self._readers[topic] = Reader(self.bootstrap, topic)
+            self._readers[topic] = Reader(self.options, topic)
         return self._readers[topic]
 
     def committed(self, expected: int) -> list[Message]:
@@ -162,7 +165,7 @@ class World:
 
     def _ends(self, topic: str, isolation: str) -> list[int]:
         group = {"group.id": "ends", "isolation.level": isolation}
-        consumer = Consumer({"bootstrap.servers": self.bootstrap} | group)
+        consumer = Consumer(self.options | group)
         try:
             partitions = consumer.list_topics(topic, 30).topics[topic].partitions
             return [
@@ -180,11 +183,11 @@ class World:
 class Reader:
     """Reads a topic from its beginning, committed records only; keeps them in the order read."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, options: dict[str, str], topic: str) -> None:
         self._topic = topic
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **options,
                 "group.id": f"test-{uuid.uuid4().hex}",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",

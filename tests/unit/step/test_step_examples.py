@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resolver.protocol import DiscardReason, Outcome, QuarantineReason, Source
 from resolver.step import Decisions
@@ -15,7 +17,7 @@ from .driver import Driver
 from .short import checked, end, ended, refused
 from .vocabulary import Rules
 
-TIMEOUT, INTERVAL = 6_000, 30_000
+TIMEOUT, INTERVAL, HOUR = 6_000, 30_000, 3_600_000
 QUICK = Rules(transaction_check_max=3, check_backoff_max_ms=INTERVAL)
 
 
@@ -207,6 +209,41 @@ def test_an_early_op_waits_for_its_half() -> None:
     assert ended(queue.at(20, records.half(1, 4))) == [(1, "COMMIT", "END")]
     passed = queue.at(30, records.half(4, 6))
     assert (refused(passed), passed.waiting) == ([("tx.op:3:0", 2, "UNKNOWN_HALF")], 0)
+
+
+@given(st.permutations(range(6)), st.integers(0, 6), st.booleans())
+def test_in_whatever_order_ops_come_and_however_early_each_half_ends_as_its_op_says(
+    order: list[int], read: int, early: bool
+) -> None:
+    """Ops of different halves stand in any order, and are read before or after their halves."""
+    states = ["COMMIT", "ROLLBACK"]
+    ops = [end(at, 10 + at, half, state=states[half % 2]) for at, half in enumerate(order)]
+    halves = [records.half(offset, offset) for offset in range(6)]
+    queue = Driver()
+    batches = [ops[:read], halves, ops[read:]] if early else [halves[:read], ops, halves[read:]]
+    told = [queue.at(20 + at, *batch) for at, batch in enumerate(batches)]
+    found = [one for decisions in told for one in ended(decisions)]
+    assert sorted(found) == [(half, states[half % 2], "END") for half in range(6)]
+    for decisions in told:
+        ended_by = [one.op_offset for one in decisions.ended]
+        assert ended_by == sorted(ended_by)
+
+
+@pytest.mark.parametrize("off_ms", [-3_600_000, 3_600_000])
+def test_the_producers_clock_decides_nothing(off_ms: int) -> None:
+    queue = Driver()
+    sent = [born_at(records.half(offset, HOUR), HOUR + off_ms) for offset in range(2)]
+    assert ended(queue.at(HOUR + 10, *sent, end(0, HOUR + 5, 0))) == [(0, "COMMIT", "END")]
+    due = HOUR + TIMEOUT
+    assert checked(queue.at(due, records.fence(1, due))) == []
+    assert checked(queue.at(due + 1, records.fence(2, due + 1))) == [(1, 1)]
+
+
+def born_at(sent: records.Sent, born_ms: int) -> records.Sent:
+    name = "BORN_TIMESTAMP"
+    headers = [(n, str(born_ms).encode() if n == name else value) for n, value in sent.headers]
+    means = sent.means._replace(half=sent.means.half._replace(born_at_ms=born_ms), headers=headers)
+    return sent._replace(headers=headers, means=means)
 
 
 def test_a_made_up_offset_far_ahead_is_refused_when_its_half_would_have_come() -> None:

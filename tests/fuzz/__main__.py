@@ -1,0 +1,91 @@
+"""`python -m fuzz`: the big form of the fuzz, what scripts/fuzz runs."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from e2e.commands import command
+from e2e.world import World
+
+from resolver.broker import Broker
+
+from .pure import fuzz
+from .system import SETTINGS, System
+
+QUEUES = 4
+#: Records of one queue of the first part, which keeps its state in between.
+QUEUE_RECORDS = 20_000
+
+
+def main() -> int:
+    """Run both parts; returns 1 where something was not as it must be."""
+    parser = argparse.ArgumentParser(prog="scripts/fuzz")
+    parser.add_argument("--records", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    begun = time.monotonic()
+    for sent in to_the_step(given.records, given.seed):
+        _show(f"decoding and the step: {sent} records", begun)
+    print("\neach refused element once, each half that was ended ended so, bit for bit", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        differences = through_the_system(given.records // 10, given.seed, Path(folder))
+    print("\n".join(differences[:50]) or "nothing differs")
+    return 1 if differences else 0
+
+
+def to_the_step(records: int, seed: int) -> Iterator[int]:
+    """Send to one queue after the other, on all cores; yields how many were sent so far."""
+    queues = range(-(-records // QUEUE_RECORDS))
+    count = min(records, QUEUE_RECORDS)
+    with ProcessPoolExecutor() as pool:
+        # Each with a seed of its own, which finds it again: fuzz.pure.fuzz(count, seed).
+        running = [pool.submit(fuzz, count, seed + number) for number in queues]
+        for number, done in enumerate(running):
+            try:
+                done.result()
+            except Exception as error:
+                pool.shutdown(cancel_futures=True)
+                raise SystemExit(f"seed {seed + number}, {count} records: {error!r}") from error
+            yield (number + 1) * count
+
+
+def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
+    """Run `txresolver up` on a broker, and send to it; return what is not as it must be."""
+    begun = time.monotonic()
+    home = folder / "home"
+    with Broker(folder / "broker") as broker:
+        world = World(broker.bootstrap, "tx.")
+        sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
+        up = ["up", f"--home={home}", f"--bootstrap-servers={world.bootstrap}", *sets]
+        with command(*up, f"--set=queues={QUEUES}", log=folder / "up.log") as running:
+            running.until_said("ready:")
+            system = System(world, QUEUES, seed)
+            for sent in system.send(records):
+                _show(f"through the system: {sent} records", begun)
+            differences = system.await_refusals()
+            _show(f"through the system: {system.told()}", begun)
+            print(flush=True)
+            running.signal(signal.SIGTERM)
+            if running.exit_code() != 0:
+                differences.append(f"the resolver ended with {running.process.returncode}")
+        world.close()
+    return differences + system.wrong_tables(home / "tables")
+
+
+def _show(said: str, begun: float) -> None:
+    end = "" if sys.stdout.isatty() else "\n"
+    start = "\r" if sys.stdout.isatty() else ""
+    print(f"{start}{said}, {time.monotonic() - begun:.0f} s", end=end, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Ops aimed at halves that were sent: each element with what must become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from resolver.protocol import Headers
+
+from .halves import Half
+from .ops import BROKEN, TAG, body, written
+
+#: An element's fate: the state of the op takes hold, or it is refused with this reason.
+ENDS = "ENDS"
+FAR = 10**12
+
+
+class Aimed(NamedTuple):
+    """An op and what must become of each of its elements; `targets` are the halves that it ends."""
+
+    value: bytes
+    headers: Headers
+    state: str
+    fates: list[str]
+    targets: list[int]
+
+
+def aimed(random: Random, group: str, halves: Sequence[tuple[int, Half]], gone: int) -> Aimed:
+    """Return an op that ends halves of a group, at their offsets, among elements that are wrong.
+
+    `gone` is the offset of a record that was refused, or of none.
+    """
+    state = random.choice(["COMMIT_MESSAGE", "COMMIT_MESSAGE", "ROLLBACK_MESSAGE"])
+    elements: list[tuple[Any, Any]] = []
+    fates: list[str] = []
+    for offset, half in halves:
+        while random.random() < 0.4:
+            element, fate = _wrong(random, offset, gone)
+            elements.append(element)
+            fates.append(fate)
+        elements.append((offset, half.transaction_id))
+        fates.append(ENDS)
+    said = body(state, group, elements)
+    if random.random() < 0.1:
+        said |= {"from_check": random.random() < 0.5, "remark": random.choice([None, "x" * 999])}
+    headers = [*TAG, *[("a", random.randbytes(5))] * random.choice([0, 0, 0, 1, 200])]
+    random.shuffle(headers)
+    targets = [offset for offset, _ in halves]
+    return Aimed(written(said, random), headers, state, fates, targets)
+
+
+def stranger(random: Random, offset: int, half: Half) -> Aimed:
+    """Return an op of another group for a half that is pending."""
+    value = written(body("COMMIT_MESSAGE", "strangers", [(offset, half.transaction_id)]), random)
+    return Aimed(value, TAG, "COMMIT_MESSAGE", ["GROUP_MISMATCH"], [])
+
+
+def _wrong(random: Random, offset: int, gone: int) -> tuple[tuple[Any, Any], str]:
+    kind = random.random()
+    if kind < 0.5:
+        return random.choice(BROKEN), "MALFORMED_OP"
+    if kind < 0.7:
+        # The half beside it is ended by the next element at the soonest.
+        return (
+            offset,
+            random.choice(["guessed", "\x00", "é" * 128, "{id}"]),
+        ), "TRANSACTION_MISMATCH"
+    return random.choice([(gone, "id"), (FAR + random.randrange(9), "far")]), "UNKNOWN_HALF"
+
+
+def ops_for(random: Random, sent: Sequence[tuple[int, Half]], gone: int) -> list[Aimed]:
+    """Return ops that end all halves of a queue that can be ended, each once.
+
+    Those of strangers come first: behind the end of their half they would conflict with it.
+    """
+    groups: dict[str, list[tuple[int, Half]]] = {}
+    strangers = []
+    for offset, half in sent:
+        if not half.refused:
+            groups.setdefault(half.group, []).append((offset, half))
+            if random.random() < 0.1:
+                strangers.append(stranger(random, offset, half))
+    ends = []
+    for group, halves in groups.items():
+        while halves:
+            many = random.choice([1, 1, 2, 5, 20])
+            ends.append(aimed(random, group, halves[:many], gone))
+            halves = halves[many:]
+    return strangers + ends

@@ -1,0 +1,171 @@
+"""The fuzz without Kafka and Spark: decoding, the step, and what delivery would write."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from resolver.delivery.packed import Batch, pack, unpack
+from resolver.errors import ProtocolError
+from resolver.protocol import (
+    Headers,
+    Names,
+    decode_check,
+    decode_half,
+    decode_op,
+    decode_resolution,
+    is_fence,
+    record_bytes,
+)
+from resolver.protocol.packed import pack_headers, unpack_headers
+from resolver.step import Decisions, Ended, StepSettings, step
+
+from .aimed import ops_for
+from .halves import Half, of_bytes, right, wrong
+from .ledger import Ledger
+from .ops import no_op
+
+NAMES = Names()
+BATCH_RECORDS = 500
+_MAX_BYTES = 1_081_344
+#: With no skew allowed, a half that is stored later lets no op wait any longer.
+_SETTINGS = StepSettings(broker_clock_skew_ms=0, transaction_timeout_ms=10**9)
+_STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
+
+
+def fuzz(records: int, seed: int) -> None:
+    """Send so many records to one queue; raises `AssertionError` with what differs."""
+    queue = Queue(Random(seed))  # noqa: S311
+    while queue.sent < records:
+        queue.batch(BATCH_RECORDS)
+    queue.finish()
+
+
+class Queue:
+    """One queue, fed batch by batch."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._state: dict[str, bytes] = {}
+        self._offsets = {"half": 0, "op": 0}
+        self._now_ms = 1_000
+        self._ledger = Ledger(NAMES)
+        self._ended: list[str] = []
+        self._refused: list[Any] = []
+        self.sent = 0
+
+    def batch(self, records: int) -> None:
+        """Send so many records, about half of them halves, and step once over all of them."""
+        random = self._random
+        halves = [(self._next("half"), some_half(random)) for _ in range(records // 2)]
+        for offset, half in halves:
+            self._ledger.half(0, offset, half)
+            decode_alone(half.key, half.value, half.headers)
+        rows = [self._row(at, half.key, half.value, half.headers) for at, half in halves]
+        gone = next((offset for offset, half in halves if half.refused), 0)
+        op_rows = []
+        for op in ops_for(random, halves, gone):
+            offset = self._next("op")
+            self._ledger.op(0, offset, op)
+            op_rows.append(self._row(offset, None, op.value, op.headers))
+        while len(op_rows) < records - len(rows):
+            offset, (value, headers) = self._next("op"), no_op(random)
+            self._ledger.no_op(0, offset)
+            op_rows.append(self._row(offset, None, value, headers))
+            decode_alone(None, value, headers)
+        random.shuffle(rows)
+        random.shuffle(op_rows)
+        self._step(rows, op_rows)
+        self.sent += len(rows) + len(op_rows)
+
+    def finish(self) -> None:
+        """Let what waits be given up, and compare all that was decided with what had to be."""
+        self._now_ms += 1
+        last = self._next("half")
+        self._ledger.half(0, last, Half(None, None, [], True, "", "", ""))
+        decisions = self._step([self._row(last, None, None, [])], [])
+        left = (decisions.waiting, decisions.pending, decisions.duplicates)
+        assert left == (0, 0, 0), left
+        differences = self._ledger.compare(self._refused, self._ended)
+        assert not differences, "\n".join(differences[:20])
+
+    def _next(self, topic: str) -> int:
+        """Return the next offset: Kafka leaves gaps."""
+        offset = self._offsets[topic] + (self._random.random() < 0.1)
+        self._offsets[topic] = offset + 1
+        return offset
+
+    def _row(self, offset: int, *record: Any) -> tuple[Any, ...]:
+        key, value, headers = record
+        return offset, self._now_ms, key, value, pack_headers(headers) if headers else None
+
+    def _step(self, halves: list[Any], ops: list[Any]) -> Decisions:
+        changes, decided = step(
+            self._state, 0, _frame(halves), _frame(ops), self._now_ms, _SETTINGS
+        )
+        for key, value in changes.items():
+            if value is None:
+                del self._state[key]
+            else:
+                self._state[key] = value
+        for ended in decided.ended:
+            self._take(ended)
+        for one in decided.refused:
+            self._refused.append(((one.source, one.element), one.reason.value))
+        _write(decided)
+        return decided
+
+    def _take(self, ended: Ended) -> None:
+        at = ended.at.half_offset
+        self._ended.append(at)
+        half, state = self._ledger.ends[at]
+        assert _STATES[ended.outcome.value] == state, at
+        found = ended.at.half
+        assert (found.key, found.body, found.headers) == (half.key, half.value, half.user_headers)
+
+
+def some_half(random: Random, topic: str = "orders", partitions: int = 3) -> Half:
+    make = random.choices([right, wrong, of_bytes], [5, 4, 1])[0]
+    return make(random, topic, partitions)
+
+
+def decode_alone(key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    """Decode a record as anything: whatever it is, only an error of the protocol may be raised."""
+    assert unpack_headers(pack_headers(headers)) == headers
+    is_fence(value, headers)
+    for decode in (
+        lambda: decode_half(key, value, headers),
+        lambda: decode_op(value, headers),
+        lambda: decode_check(value, headers),
+        lambda: decode_resolution(value),
+    ):
+        try:
+            decode()
+        except ProtocolError as error:
+            assert len(str(error)) < 500, "an error quotes too much"
+
+
+def _write(decided: Decisions) -> None:
+    """Make the records that delivery would write; each has to fit where it goes."""
+    for part in pack(decided, NAMES, Batch(7, "query"), _MAX_BYTES):
+        for decision in unpack(part):
+            message = decision.message
+            if message is not None and message.topic == NAMES.quarantine:
+                size = record_bytes(message.key, message.value, list(message.headers))
+                assert size <= _MAX_BYTES
+
+
+def _frame(rows: list[Any]) -> pd.DataFrame:
+    """Return records as the step reads them."""
+    offsets, times, *objects = zip(*rows, strict=True) if rows else [()] * 5
+    columns: dict[str, Any] = {
+        "offset": np.array(offsets, np.int64),
+        "stored_at": np.array(times, np.int64),
+    }
+    for name, values in zip(("key", "value", "headers"), objects, strict=True):
+        columns[name] = np.empty(len(values), object)
+        columns[name][:] = values
+    return pd.DataFrame(columns)

@@ -1,0 +1,154 @@
+"""The fuzz through the running system: what Kafka's topics and the tables hold afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from deltalake import DeltaTable
+from e2e.world import World, header, headers_of
+
+from resolver.protocol import Headers, Record
+
+from .aimed import Aimed, ops_for
+from .halves import Half
+from .ledger import End, Ledger
+from .ops import no_op
+from .pure import some_half
+
+#: What a resolver needs, for the expectations to hold: no check, and no long wait for a half.
+SETTINGS: dict[str, Any] = {"transaction_timeout_ms": 3_600_000, "broker_clock_skew_ms": 1_000}
+CHUNK_RECORDS = 2_000
+#: Until all that was sent must have been dealt with, on a busy machine.
+PATIENCE_SECONDS = 400.0
+
+
+class System:
+    """Sends to the topics of a world, and compares what has become of it."""
+
+    def __init__(self, world: World, queues: int, seed: int) -> None:
+        self._world = world
+        self._queues = queues
+        self._random = Random(seed)  # noqa: S311
+        self._ledger = Ledger(world.names)
+        self._last_ms = 0
+        self.halves = self.ops = 0
+
+    def send(self, records: int) -> Iterator[int]:
+        """Send so many records, a part at a time; yields how many were sent so far."""
+        while self.halves + self.ops < records:
+            for queue in range(self._queues):
+                self._send_chunk(queue, min(CHUNK_RECORDS, records) // self._queues)
+            yield self.halves + self.ops
+
+    def await_refusals(self) -> list[str]:
+        """Let what waits for a half be given up, await the ends; return what is not as it must."""
+        while time.time_ns() // 1_000_000 < self._last_ms + 2 * SETTINGS["broker_clock_skew_ms"]:
+            time.sleep(0.05)
+        for queue in range(self._queues):
+            self._store_halves(queue, [Half(None, None, [], True, "", "", "")])
+        names = self._world.names
+        expected = {names.resolution: self._ledger.ends, names.quarantine: self._ledger.refusals}
+        for topic, those in expected.items():
+            self._world.reader(topic).until(len(those), PATIENCE_SECONDS)
+        said = self._world.resolutions(len(self._ledger.ends))
+        refused = self._world.quarantined(len(self._ledger.refusals))
+        differences = self._ledger.compare(
+            ((_place(one), str(header(one, "REASON"))) for one in refused),
+            (f"{one.queue}:{one.offset}" for one in said),
+        )
+        outcomes = {f"{one.queue}:{one.offset}": one.outcome.value for one in said}
+        return differences + list(self._wrong_outcomes(outcomes)) + list(self._wrong_messages())
+
+    def wrong_tables(self, tables: Path) -> list[str]:
+        """Return which tables have not landed every record once; fences are ops too."""
+        expected = {
+            "half": self.halves,
+            "resolution": len(self._ledger.ends),
+            "quarantine": len(self._ledger.refusals),
+        }
+        found = {name: _rows(tables, name) for name in expected}
+        said = [f"{name}: {found[name]} rows" for name in expected if found[name] != expected[name]]
+        return said if _rows(tables, "op") >= self.ops else [*said, "op: too few rows"]
+
+    def told(self) -> str:
+        """Say what it was about."""
+        ends, refused = len(self._ledger.ends), len(self._ledger.refusals)
+        return f"{self.halves} halves and {self.ops} ops: {ends} ended, {refused} refused"
+
+    def _send_chunk(self, queue: int, records: int) -> None:
+        random, world = self._random, self._world
+        halves = [some_half(random, world.real, world.partitions) for _ in range(records // 2)]
+        sent = self._store_halves(queue, halves)
+        gone = next((offset for offset, half in sent if half.refused), 0)
+        made: list[Any] = ops_for(random, sent, gone)
+        made += [no_op(random) for _ in range(records - len(halves) - len(made))]
+        records_of = [_parts(one) for one in made]
+        stored = world.produce(
+            Record(world.names.op, None, value, headers, queue) for value, headers in records_of
+        )
+        for one, at in zip(made, stored, strict=True):
+            if isinstance(one, Aimed):
+                self._ledger.op(queue, at.offset(), one)
+            else:
+                self._ledger.no_op(queue, at.offset())
+        self._last_ms = stored[-1].timestamp()[1] if stored else self._last_ms
+        self.ops += len(made)
+
+    def _store_halves(self, queue: int, halves: list[Half]) -> list[tuple[int, Half]]:
+        topic = self._world.names.half
+        stored = self._world.produce(
+            Record(topic, half.key, half.value, half.headers, queue) for half in halves
+        )
+        sent = [(at.offset(), half) for at, half in zip(stored, halves, strict=True)]
+        for offset, half in sent:
+            self._ledger.half(queue, offset, half)
+        self.halves += len(sent)
+        return sent
+
+    def _wrong_outcomes(self, outcomes: dict[str, str]) -> Iterator[str]:
+        for at, end in self._ledger.ends.items():
+            expected = "COMMIT" if self._is_delivered(end) else "UNDELIVERABLE"
+            expected = "ROLLBACK" if end.state == "ROLLBACK_MESSAGE" else expected
+            if outcomes.get(at) != expected:
+                yield f"{at} is {outcomes.get(at)}, not {expected}"
+
+    def _wrong_messages(self) -> Iterator[str]:
+        expected = {at for at, end in self._ledger.ends.items() if self._is_delivered(end)}
+        for message in self._world.committed(len(expected)):
+            at = str(header(message, "HALF_OFFSET"))
+            if at not in expected:
+                yield f"delivered, and must not be (again): {at}"
+                continue
+            expected.remove(at)
+            half = self._ledger.ends[at].half
+            theirs = headers_of(message)[:-3]
+            found = (message.key(), message.value(), theirs)
+            if found != (half.key, half.value, half.user_headers):
+                yield f"not delivered bit for bit: {at}"
+        yield from (f"not delivered: {at}" for at in expected)
+
+    def _is_delivered(self, end: End) -> bool:
+        world, half = self._world, end.half
+        partition = int(dict(half.headers).get("REAL_QID") or 0)
+        is_there = half.topic == world.real and partition < world.partitions
+        return end.state == "COMMIT_MESSAGE" and is_there
+
+
+def _parts(made: Any) -> tuple[bytes | None, Headers]:
+    return (made.value, made.headers) if isinstance(made, Aimed) else made
+
+
+def _place(message: Any) -> tuple[str, int | None]:
+    """Return what a quarantined record speaks of: its marks begin at the last REASON."""
+    names = [name for name, _ in headers_of(message)]
+    marks = dict(headers_of(message)[len(names) - 1 - names[::-1].index("REASON") :])
+    element = marks.get("ELEMENT")
+    return str(header(message, "SOURCE")), None if element is None else int(element)
+
+
+def _rows(tables: Path, name: str) -> int:
+    return int(DeltaTable(tables / name).to_pyarrow_table(columns=["source_offset"]).num_rows)
