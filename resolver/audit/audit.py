@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..settings import Settings
@@ -125,65 +125,77 @@ class _Judged:
 
     def __init__(self, rows: DataFrame, applied: list[Rule], settings: Settings, runs: int) -> None:
         self._applied = applied
-        self._counted = Observation()
         checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
         counts = [F.count_if(what).alias(name) for name, what in _counts().items()]
-        found = [
-            F.when(
-                rule.detail.isNotNull(),
-                F.struct(
-                    F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail")
-                ),
-            )
-            for rule in applied
-        ]
-        self._found = (
-            rows.observe(self._counted, *checked, *counts)
-            .select(
-                "queue",
-                F.coalesce("half.id", "outcome.id").alias("transaction_id"),
-                F.concat_ws(":", "queue", "offset").alias("half"),
-                F.array_compact(F.array(*found)).alias("violations"),
-                expected(settings, runs).alias("expected"),
-            )
-            .where((F.size("violations") > 0) | (F.size("expected") > 0))
+        self._parts = (
+            rows.withColumn("found", _found(applied, settings, runs))
+            .withColumn("part", F.spark_partition_id())
+            .groupBy("part")
+            .agg(F.collect_list("found").alias("found"), *checked, *counts)
             .persist()
         )
 
     def expected(self) -> DataFrame:
         """Return which ends have to be, or may be, in quarantine."""
-        return self._found.select("queue", F.inline("expected"))
+        return self._parts.select(F.inline("found")).select("queue", F.inline("expected"))
 
     def report(
         self, refused: DataFrame, snapshot: Snapshot, settings: Settings, examples: int
     ) -> Report:
         """Count, and collect the first examples of each invariant."""
-        counted = Observation()
-        refused = refused.observe(counted, F.count_if("checked").alias("checked"))
-        own = self._found.select(F.inline("violations"), "transaction_id", "half")
-        name = F.lit(Invariant.QUARANTINE.value).alias("invariant")
-        others = refused.where(F.col("detail").isNotNull()).select(
-            name, "detail", "transaction_id", "half"
-        )
+        refused = refused.persist()
         try:
-            wrong = _first(own.unionByName(others), examples)
+            sums = self._sums()
+            wrong = _first(self._violations(refused), examples)
+            checked = self._checked(sums)
+            checked[Invariant.QUARANTINE] += refused.where("checked").count()
         finally:
-            self._found.unpersist()
-        checked = self._checked()
-        checked[Invariant.QUARANTINE] += counted.get["checked"]
+            self._parts.unpersist()
+            refused.unpersist()
         return Report(
             findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
-            counts={name: self._counted.get[name] for name in _counts()},
+            counts={name: sums[name] for name in _counts()},
             versions=snapshot.versions,
             settings={name: getattr(settings, name) for name in _JUDGED_BY},
         )
 
-    def _checked(self) -> dict[Invariant, int]:
+    def _violations(self, refused: DataFrame) -> DataFrame:
+        place = ("transaction_id", "half_offset")
+        own = self._parts.select(F.inline("found")).select(F.inline("violations"), *place)
+        name = F.lit(Invariant.QUARANTINE.value).alias("invariant")
+        others = refused.where(F.col("detail").isNotNull()).select(name, "detail", *place)
+        return own.unionByName(others)
+
+    def _sums(self) -> dict[str, int]:
+        names = [name for name in self._parts.columns if name not in ("part", "found")]
+        sums = self._parts.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names])
+        return sums.collect()[0].asDict()
+
+    def _checked(self, sums: dict[str, int]) -> dict[Invariant, int]:
         checked: dict[Invariant, int] = {}
         for number, rule in enumerate(self._applied):
-            seen = self._counted.get[f"rule{number}"]
-            checked[rule.invariant] = checked.get(rule.invariant, 0) + seen
+            checked[rule.invariant] = checked.get(rule.invariant, 0) + sums[f"rule{number}"]
         return checked
+
+
+def _found(applied: list[Rule], settings: Settings, runs: int) -> Column:
+    """Return what is to be said of a row; null: nothing."""
+    wrong = [
+        F.when(
+            rule.detail.isNotNull(),
+            F.struct(F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail")),
+        )
+        for rule in applied
+    ]
+    violations, ends = F.array_compact(F.array(*wrong)), expected(settings, runs)
+    found = F.struct(
+        "queue",
+        F.coalesce("half.id", "outcome.id").alias("transaction_id"),
+        F.concat_ws(":", "queue", "offset").alias("half_offset"),
+        violations.alias("violations"),
+        ends.alias("expected"),
+    )
+    return F.when((F.size(violations) > 0) | (F.size(ends) > 0), found)
 
 
 def _counts() -> dict[str, Column]:
@@ -210,14 +222,14 @@ def _first(violations: DataFrame, examples: int) -> dict[Invariant, list[tuple[i
     alike = Window.partitionBy("invariant")
     rows = (
         violations.withColumn("found", F.count("*").over(alike))
-        .withColumn("place", F.row_number().over(alike.orderBy("half", "detail")))
+        .withColumn("place", F.row_number().over(alike.orderBy("half_offset", "detail")))
         .where(F.col("place") <= max(1, examples))
         .orderBy("invariant", "place")
         .collect()  # bounded by the number of examples
     )
     wrong: dict[Invariant, list[tuple[int, Violation]]] = {}
     for row in rows:
-        violation = Violation(row.transaction_id, row.half, row.detail)
+        violation = Violation(row.transaction_id, row.half_offset, row.detail)
         wrong.setdefault(Invariant(row.invariant), []).append((row.found, violation))
     return wrong
 

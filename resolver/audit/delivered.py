@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..errors import AuditError
 from ..protocol import names as n
 from ..settings import Settings
 from ..tables import QUARANTINE, RESOLUTION
@@ -83,6 +84,12 @@ def unlanded(
     prefix = settings.topic_prefix
     tables = (RESOLUTION, QUARANTINE)
     ranges = readable(settings, [prefix + table.topic for table in tables])
+    for table in tables:
+        if prefix + table.topic not in ranges:
+            raise AuditError(
+                f"Kafka has no topic {prefix}{table.topic}: give the brokers and the topic_prefix "
+                "that the tables landed from"
+            )
     outcomes, refused = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))

@@ -14,7 +14,7 @@ from .transactions import decided, fits, is_late
 #: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
 _EXPECTED = (
     "struct<op_offset:bigint,element:int,reasons:array<string>,needed:boolean,"
-    "forgotten_ms:bigint,transaction_id:string,half:string>"
+    "forgotten_ms:bigint,transaction_id:string,half_offset:string>"
 )
 
 
@@ -46,7 +46,7 @@ def _expected(end: Column, settings: Settings, runs: int) -> Column:
         F.coalesce(is_told, F.lit(False)).alias("needed"),
         forgotten.alias("forgotten_ms"),
         end["id"].alias("transaction_id"),
-        F.concat_ws(":", "queue", "offset").alias("half"),
+        F.concat_ws(":", "queue", "offset").alias("half_offset"),
     )
 
 
@@ -95,7 +95,7 @@ def compared(
     return found.join(F.broadcast(queues), "queue", "left").select(
         "queue",
         F.coalesce("wanted.transaction_id", "found_id").alias("transaction_id"),
-        F.coalesce("wanted.half", "found_half").alias("half"),
+        F.coalesce("wanted.half_offset", "found_half_offset").alias("half_offset"),
         (F.col("wanted.needed") | F.col("reasons").isNotNull()).alias("checked"),
         F.concat(_detail(runs), F.lit(": "), _where()).alias("detail"),
     )
@@ -114,7 +114,9 @@ def _found(quarantine: DataFrame) -> DataFrame:
                 F.struct("reason", F.unix_millis("source_timestamp").alias("written_ms"))
             ).alias("reasons"),
             F.any_value("transaction_id", F.lit(True)).alias("found_id"),
-            F.any_value(F.concat(F.col("queue"), F.lit(":"), F.col("offset"))).alias("found_half"),
+            F.any_value(F.concat(F.col("queue"), F.lit(":"), F.col("offset"))).alias(
+                "found_half_offset"
+            ),
         )
     )
 
@@ -129,9 +131,9 @@ def _wanted(expected: DataFrame, malformed: DataFrame, queues: DataFrame) -> Dat
         (F.col("needed") & decided).alias("needed"),
         F.lit(None).cast("bigint").alias("forgotten_ms"),
         F.lit(None).cast("string").alias("transaction_id"),
-        F.lit(None).cast("string").alias("half"),
+        F.lit(None).cast("string").alias("half_offset"),
     )
-    wanted = F.struct("reasons", "needed", "forgotten_ms", "transaction_id", "half")
+    wanted = F.struct("reasons", "needed", "forgotten_ms", "transaction_id", "half_offset")
     return expected.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
 
 

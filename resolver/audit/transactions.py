@@ -54,7 +54,8 @@ def transactions(
     what the rules make of it: `is_transaction`, `first` (the first valid end), `outcome` (of the
     one resolution, null: none).
     """
-    together = reduce(DataFrame.unionAll, map(_aligned, events))
+    named = F.col("queue").isNotNull() & F.col("offset").isNotNull()
+    together = reduce(DataFrame.unionAll, map(_aligned, events)).where(named)
     lists = [F.collect_list(name).alias(many) for name, many in LISTS.items()]
     half, told = F.any_value("half", F.lit(True)), F.max(F.coalesce("told", F.lit(False)))
     grouped = together.groupBy("queue", "offset").agg(
