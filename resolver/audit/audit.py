@@ -44,8 +44,9 @@ def audit(
     """
     snapshot = take_snapshot(spark, folder)
     sources = _sources(spark, settings, snapshot, with_topics)
-    by_queue = queues(spark, snapshot, complete=with_topics)
-    count = runs(snapshot)
+    known = runs(snapshot)
+    by_queue = queues(spark, snapshot, known, complete=with_topics)
+    count = known.count
     ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
     events = [*_events(snapshot, settings, with_topics), ends(ops), *sources.events]
     rows = transactions(events, by_queue, settings, count)
@@ -128,7 +129,9 @@ class _Judged:
         checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
         counts = [F.count_if(what).alias(name) for name, what in _counts().items()]
         self._parts = (
-            rows.withColumn("found", _found(applied, settings, runs))
+            rows.withColumn("violations", _violations(applied))
+            .withColumn("expected", expected(settings, runs))
+            .withColumn("found", _found())
             .withColumn("part", F.spark_partition_id())
             .groupBy("part")
             .agg(F.collect_list("found").alias("found"), *checked, *counts)
@@ -178,24 +181,27 @@ class _Judged:
         return checked
 
 
-def _found(applied: list[Rule], settings: Settings, runs: int) -> Column:
-    """Return what is to be said of a row; null: nothing."""
-    wrong = [
-        F.when(
-            rule.detail.isNotNull(),
-            F.struct(F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail")),
-        )
-        for rule in applied
-    ]
-    violations, ends = F.array_compact(F.array(*wrong)), expected(settings, runs)
+def _violations(applied: list[Rule]) -> Column:
+    """Return what violates a rule in a row."""
+    all_rules = F.array(
+        *[
+            F.struct(F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail"))
+            for rule in applied
+        ]
+    )
+    return F.filter(all_rules, lambda one: one["detail"].isNotNull())
+
+
+def _found() -> Column:
+    """Return what is to be kept of a row; null: nothing."""
     found = F.struct(
         "queue",
         F.coalesce("half.id", "outcome.id").alias("transaction_id"),
         F.concat_ws(":", "queue", "offset").alias("half_offset"),
-        violations.alias("violations"),
-        ends.alias("expected"),
+        "violations",
+        "expected",
     )
-    return F.when((F.size(violations) > 0) | (F.size(ends) > 0), found)
+    return F.when((F.size("violations") > 0) | (F.size("expected") > 0), found)
 
 
 def _counts() -> dict[str, Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,6 +32,30 @@ class Snapshot:
         return self.tables[name]
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The checkpoints that decided, by their query ids in order: there is one more than rebuilds.
+
+    Land reads the partitions of a topic up to different moments. But a batch of resolve is written
+    when the one before it is complete: where every partition has shown a batch, the outcomes of
+    all batches before it have landed. `shown` is the place of that checkpoint, and the batch.
+    """
+
+    queries: list[str]
+    shown: tuple[int, int]
+
+    @property
+    def count(self) -> int:
+        return max(1, len(self.queries))
+
+    def is_passed(self) -> Column:
+        """Whether no outcome of a batch can be missing in the table."""
+        place, batch = self.shown
+        earlier = F.col("query_id").isin(*self.queries[:place]) if place else F.lit(False)
+        last = self.queries[place] if self.queries else ""
+        return earlier | ((F.col("query_id") == last) & (F.col("batch_id") < batch))
+
+
 def take_snapshot(spark: SparkSession, folder: Path | str) -> Snapshot:
     """Fix a version of each table, that of `resolution` first.
 
@@ -52,68 +77,62 @@ def take_snapshot(spark: SparkSession, folder: Path | str) -> Snapshot:
     return Snapshot(tables, versions)
 
 
-def queues(spark: SparkSession, snapshot: Snapshot, complete: bool) -> DataFrame:
+def runs(snapshot: Snapshot) -> Runs:
+    """Return what each checkpoint's resolver has shown of itself in the outcomes."""
+    rows = (
+        snapshot["resolution"]
+        .where(F.col("query_id").isNotNull())
+        .groupBy("query_id", "source_partition")
+        .agg(F.min("decided_at").alias("began"), F.max("batch_id").alias("batch"))
+        .collect()  # bounded by checkpoints and partitions
+    )
+    began: dict[str, datetime] = {}
+    for row in rows:
+        began[row.query_id] = min(row.began, began.get(row.query_id, row.began))
+    order = sorted(began, key=lambda query: began[query])
+    shown: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        at = (order.index(row.query_id), row.batch)
+        shown[row.source_partition] = max(at, shown.get(row.source_partition, at))
+    return Runs(order, min(shown.values(), default=(0, 0)))
+
+
+def queues(spark: SparkSession, snapshot: Snapshot, runs: Runs, complete: bool) -> DataFrame:
     """Return `QUEUES`: small, and computed once.
 
     `complete`: no outcome is missing in the tables and what was read beside them.
     """
-    half = snapshot["half"].groupBy("queue").agg(_first("offset", "half"), _last("offset", "half"))
-    op = (
-        snapshot["op"]
-        .groupBy("queue")
-        .agg(_first("source_offset", "op"), _last("source_offset", "op"))
-    )
+    found: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
-    decided = _decided(outcomes if complete else _surely_complete(outcomes))
-    joined = half.join(op, "queue", "full").join(decided, "queue", "full")
-    rows = joined.select(*[field.split()[0] for field in QUEUES.split(", ")]).collect()
-    return spark.createDataFrame(rows, QUEUES)  # bounded by the number of queues
+    for queue, name, first, last in (
+        *_bounds(snapshot["half"], "half", "offset"),
+        *_bounds(snapshot["op"], "op", "source_offset"),
+    ):
+        found.setdefault(queue, {}).update({f"{name}_first": first, f"{name}_last": last})
+    for queue, op, half in _decided(outcomes if complete else outcomes.where(runs.is_passed())):
+        # Both of one checkpoint: another one begins anew.
+        known = found.setdefault(queue, {})
+        if op > known.get("decided_op", -2):
+            known.update(decided_op=op, decided_half=half)
+    rows = [{"queue": queue, **columns} for queue, columns in found.items()]
+    return spark.createDataFrame(rows, QUEUES)
 
 
-def runs(snapshot: Snapshot) -> int:
-    """Return how many checkpoints decided: one more than there were rebuilds."""
-    return max(1, snapshot["resolution"].select("query_id").distinct().count())
+def _bounds(table: DataFrame, name: str, offset: str) -> list[tuple[int, str, int, int]]:
+    rows = table.groupBy("queue").agg(F.min(offset).alias("first"), F.max(offset).alias("last"))
+    return [(row.queue, name, row.first, row.last) for row in rows.collect()]
 
 
-def _first(offset: str, name: str) -> Column:
-    return F.min(offset).alias(f"{name}_first")
-
-
-def _last(offset: str, name: str) -> Column:
-    return F.max(offset).alias(f"{name}_last")
-
-
-def _decided(outcomes: DataFrame) -> DataFrame:
-    """Return up to which half and op of each queue the resolver has decided.
+def _decided(outcomes: DataFrame) -> list[tuple[int, int, int]]:
+    """Return up to which op and half of each queue each checkpoint's resolver has decided.
 
     A batch has read all halves and ops of a queue up to those of its outcomes, and has decided
-    what could be decided of them. Both numbers must be of one checkpoint: another one begins anew.
+    what could be decided of them.
     """
-    by_run = outcomes.groupBy("queue", "query_id").agg(
-        F.struct(F.coalesce(F.max("op_offset"), F.lit(-1)), F.max("offset")).alias("reach")
+    rows = (
+        outcomes.where(F.col("queue").isNotNull())
+        .groupBy("queue", "query_id")
+        .agg(F.coalesce(F.max("op_offset"), F.lit(-1)), F.max("offset"))
+        .collect()  # bounded by checkpoints and queues
     )
-    return (
-        by_run.groupBy("queue")
-        .agg(F.max("reach").alias("reach"))
-        .select(
-            "queue",
-            F.col("reach.col2").alias("decided_half"),
-            F.col("reach.col1").alias("decided_op"),
-        )
-    )
-
-
-def _surely_complete(outcomes: DataFrame) -> DataFrame:
-    """Return the outcomes of batches before which no outcome can be missing in the table.
-
-    Land reads the partitions of a topic up to different moments. But a batch of resolve is written
-    when the one before it is complete: where every partition has shown a batch, the outcomes of
-    all batches before it have landed.
-    """
-    began = outcomes.groupBy("query_id").agg(F.min("decided_at").alias("began"))
-    placed = outcomes.join(F.broadcast(began), "query_id").withColumn(
-        "at", F.struct("began", "query_id", "batch_id")
-    )
-    shown = placed.groupBy("source_partition").agg(F.max("at").alias("shown"))
-    passed = shown.agg(F.min("shown").alias("passed"))
-    return placed.join(F.broadcast(passed), F.col("at") < F.col("passed"))
+    return [(queue, op, half) for queue, _, op, half in rows]

@@ -62,7 +62,10 @@ class Copy:
 
     def repeat(self, table: str, sent: Sent, **values: str) -> None:
         """Add a transaction's rows once more, with other values."""
-        rows = self._read(table).where(_of(sent))
+        self.repeat_where(table, _of(sent), **values)
+
+    def repeat_where(self, table: str, condition: str, **values: str) -> None:
+        rows = self._read(table).where(condition)
         changed = rows.withColumns({name: F.expr(sql) for name, sql in values.items()})
         changed.write.format("delta").mode("append").save(str(self.folder / table))
 

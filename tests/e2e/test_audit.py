@@ -97,6 +97,24 @@ def test_it_finds_each_damage(
     ] == []
 
 
+def test_what_is_to_land_was_deleted_or_was_rebuilt_is_no_violation(
+    spark: SparkSession, story: Story, tmp_path: Path
+) -> None:
+    copy = Copy(spark, story, tmp_path / "tables")
+    first, (half, op) = story.committed[0], (story.committed[-1], story.committed[-8])
+    for table in ("half", "op", "check", "discarded"):
+        copy.remove_where(table, f"unix_millis(source_timestamp) < {first.stored_at_ms}")
+    copy.remove("half", half)
+    copy.remove_where("op", f"queue = {op.queue} AND source_offset = {copy.last_op(op)}")
+    copy.change_where("resolution", "queue = 1", query_id="'of the rebuilt checkpoint'")
+    copy.repeat_where("quarantine", "true", source_offset="source_offset + 100000")
+
+    report = audit(spark, story, copy.folder, topics=False)
+    assert report.holds, "\n".join(report.lines())
+    assert report.counts["outcomes_landed_before_half_or_op"] == 8
+    assert report.counts["outcomes_of_halves_or_ops_kept_no_longer"] == 4
+
+
 def missed(damages: list[Damage], report: dict[str, Any]) -> list[str]:
     """Return what is not reported under its invariant with its transaction."""
     found = violations(report)
