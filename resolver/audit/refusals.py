@@ -53,7 +53,7 @@ def _expected(end: Column, settings: Settings, runs: int) -> Column:
 def _judged(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
     """Return for which reasons an end may be refused (null: any), and whether it must be."""
     first, place = F.col("first"), F.struct(end["op_offset"], end["position"])
-    before = F.coalesce(place < F.struct(first["op_offset"], first["position"]), F.lit(True))
+    before = first.isNull() | (place < F.struct(first["op_offset"], first["position"]))
     asks = end["state"] != "UNKNOWN"
     fault = (
         F.when(end["group"] != F.col("half.group"), "GROUP_MISMATCH")

@@ -81,7 +81,7 @@ def runs(snapshot: Snapshot) -> Runs:
     """Return what each checkpoint's resolver has shown of itself in the outcomes."""
     rows = (
         snapshot["resolution"]
-        .where(F.col("query_id").isNotNull())
+        .where(F.col("query_id").isNotNull() & F.col("decided_at").isNotNull())
         .groupBy("query_id", "source_partition")
         .agg(F.min("decided_at").alias("began"), F.max("batch_id").alias("batch"))
         .collect()  # bounded by checkpoints and partitions

@@ -142,6 +142,7 @@ def _refused(story: Story) -> None:
         story.op(story.by_name[name], ROLLBACK)
     story.op(story.by_name["repeated"])
     story.op(story.by_name["mismatch"], ROLLBACK)
+    story.op(story.by_name["pending"], group="others")
     story.op(story.send("undeliverable", topic="nowhere"))
     good = world.message().to_record(names.half, 0)
     broken = [pair for pair in good.headers if pair[0] != "PGROUP"]
@@ -168,4 +169,4 @@ def _end_the_rest(story: Story) -> None:
         story.committed += sent
     # asked, late, settled, given_up, four that are refused something, undeliverable
     world.resolutions(len(story.committed) + len(story.rolled_back) + 9)
-    world.quarantined(11)
+    world.quarantined(12)
