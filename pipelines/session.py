@@ -25,6 +25,8 @@ REQUIRED = {
     # Both may change how the same batch is cut when it is replayed.
     "spark.sql.adaptive.enabled": "false",
     "spark.speculation": "false",
+    # As the protocol has it: of a field that is given twice in an op the last counts.
+    "spark.sql.variant.allowDuplicateKeys": "true",
     # An idle query runs no batch: a fence wakes it where a check is due.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # A slow batch of land must not hold up a fast one of resolve: each has its own pool.

@@ -13,6 +13,7 @@ TxResolverError
 │   └── HalfNotAcknowledged     the half may or may not be stored; the local transaction did not run
 ├── ListenerError               a listener is missing or unusable
 ├── DemoError                   the demo could not be shown to its end
+├── AuditError                  the ledger could not be audited (exit code 4)
 ├── AgentHung                   every thread of the agent waits for a listener that does not return
 └── ResolverError               the resolver can't go on
     ├── MarkerMismatch          the marker speaks of another query or of another content
@@ -81,6 +82,12 @@ class AgentHung(TxResolverError):
 
 class DemoError(TxResolverError):
     """The demo could not be shown to its end."""
+
+
+class AuditError(TxResolverError):
+    """The ledger could not be audited; whether it holds is not known."""
+
+    exit_code = 4
 
 
 class ResolverError(TxResolverError):

@@ -15,7 +15,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from ..errors import TxResolverError
-from . import agent, broker, config, demo, topics, up
+from . import agent, audit, broker, config, demo, topics, up
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(agent.agent)
+app.command()(audit.audit)
 app.command()(broker.broker)
 app.command()(config.config)
 app.command()(demo.demo)

@@ -48,6 +48,7 @@ _OURS_SPARK = _OURS_JAVA | {
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "counting makes puts slow",
     "spark.sql.adaptive.enabled": "it changes how a replayed batch is cut",
     "spark.speculation": "it changes how a replayed batch is cut",
+    "spark.sql.variant.allowDuplicateKeys": "of a field that is given twice the last counts",
     "spark.sql.streaming.noDataMicroBatches.enabled": "a fence wakes an idle query",
     "spark.scheduler.mode": "resolve and land share the executors fairly",
     "spark.sql.extensions": "Delta's tables need their own",

@@ -10,7 +10,9 @@ from .op import OP
 from .quarantine import QUARANTINE
 from .resolution import RESOLUTION
 
-TABLES = (HALF, OP, CHECK, RESOLUTION, DISCARDED, QUARANTINE)
+#: In the order in which a batch of land writes them. `resolution` is the last: who reads it before
+#: the others finds in them what landed with the outcomes that it has.
+TABLES = (HALF, OP, CHECK, DISCARDED, QUARANTINE, RESOLUTION)
 
 
 def topics_pattern(names: Names) -> str:

@@ -31,7 +31,12 @@ def table_path(folder: Path | str, table: Table) -> str:
 
 def missing_tables(spark: SparkSession, folder: Path | str) -> list[Table]:
     """Return the tables that are not there."""
-    return [t for t in TABLES if _snapshot(spark, table_path(folder, t)).version() < 0]
+    return [t for t in TABLES if version(spark, table_path(folder, t)) < 0]
+
+
+def version(spark: SparkSession, path: str) -> int:
+    """Return the version that a table has now; -1: there is none."""
+    return int(_snapshot(spark, path).version())
 
 
 def create_tables(spark: SparkSession, folder: Path | str, tables: Sequence[Table]) -> None:

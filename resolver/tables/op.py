@@ -32,6 +32,11 @@ def body_transaction_ids() -> Column:
     )
 
 
+def json_type(name: str) -> Column:
+    """Return the type of a field of the body in Spark's words, VOID for JSON's null; null: none."""
+    return F.schema_of_variant(F.try_variant_get(F.col("body"), f"$.{name}", "variant"))
+
+
 def elements(op: DataFrame) -> DataFrame:
     """Return one row per element of the ops in table `op`: position, offset, transaction_id."""
     zipped = F.arrays_zip("offsets", "transaction_ids")

@@ -12,9 +12,10 @@ import pytest
 import typer.main
 
 from resolver import Message, TransactionStatus
+from resolver.audit.report import Invariant
 from resolver.broker.jars import SPARK
 from resolver.cli import app
-from resolver.errors import Replaced, SettingsError, TxResolverError
+from resolver.errors import AuditError, Replaced, SettingsError, TxResolverError
 from resolver.protocol import (
     DiscardReason,
     Half,
@@ -32,6 +33,7 @@ from resolver.settings import Settings
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 
@@ -79,7 +81,9 @@ def test_rocketmqs_form_of_the_example_commits_its_local_transaction(example: An
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), [("", README), ("docs", PROTOCOL), ("docs", DESIGN)], ids=lambda _: ""
+    ("path", "text"),
+    [("", README), ("docs", PROTOCOL), ("docs", DESIGN), ("docs", AUDIT)],
+    ids=lambda _: "",
 )
 def test_links_lead_somewhere(path: str, text: str) -> None:
     links = {link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link}
@@ -110,6 +114,13 @@ def test_exit_codes() -> None:
     assert "| 3 | another resolver took over" in README and Replaced.exit_code == 3
     assert "| 2 | a setting" in README and SettingsError.exit_code == 2
     assert "| 1 | it failed" in README and TxResolverError.exit_code == 1
+
+
+def test_the_audits_invariants_options_and_exit_codes_are_in_its_document() -> None:
+    names = re.findall(r"^\| `([a-z_]+)` \|", AUDIT, re.MULTILINE)
+    assert names == [invariant.value for invariant in Invariant]
+    assert set(re.findall(r"`(--[a-z-]+)[ `]", AUDIT)) >= options("audit")
+    assert "| 4 | it could not audit" in AUDIT and AuditError.exit_code == 4
 
 
 def test_the_packages_for_clusters_are_those_of_this_project() -> None:

@@ -1,0 +1,245 @@
+"""The audit of a ledger: its tables, and on request the topics, against the rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from ..settings import Settings
+from . import delivered
+from .halves import half_events
+from .ops import ends, malformed, read_ops
+from .refusals import compared, expected
+from .report import Finding, Invariant, Report, Violation
+from .rules import Rule, half_should_be_there, is_auditable, rules
+from .snapshot import Snapshot, queues, runs, take_snapshot
+from .topics import readable
+from .transactions import transactions
+
+#: The settings that ends and checks are judged by: those that hold now.
+_JUDGED_BY = (
+    "transaction_timeout_ms",
+    "transaction_check_interval_ms",
+    "transaction_check_max",
+    "count_unanswered_checks",
+    "file_reserved_hours",
+)
+
+
+def audit(
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path | str,
+    with_topics: bool = False,
+    examples: int = 10,
+) -> Report:
+    """Audit the tables in a folder; raises `AuditError` where that can't be done.
+
+    What has not landed yet, or is kept no longer, is counted and not judged, so it may run beside
+    the resolver. `with_topics` also compares with the real topics, and reads what of the outcomes
+    and of the quarantine has not landed.
+    """
+    snapshot = take_snapshot(spark, folder)
+    sources = _sources(spark, settings, snapshot, with_topics)
+    known = runs(snapshot)
+    by_queue = queues(spark, snapshot, known, complete=with_topics)
+    count = known.count
+    ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
+    events = [*_events(snapshot, settings, with_topics), ends(ops), *sources.events]
+    rows = transactions(events, by_queue, settings, count)
+    applied = rules(settings, count)
+    if sources.kept is not None:
+        rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
+        applied += delivered.delivery_rules()
+    judged = _Judged(rows, applied, settings, count)
+    about_ops = sources.quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}op")
+    refused = compared(judged.expected(), malformed(ops), about_ops, by_queue, count)
+    return judged.report(refused, snapshot, settings, examples)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What beside the landed half, op and outcome: `kept` is None without the topics."""
+
+    events: list[DataFrame]
+    quarantine: DataFrame
+    kept: DataFrame | None
+
+
+def _sources(
+    spark: SparkSession, settings: Settings, snapshot: Snapshot, with_topics: bool
+) -> _Sources:
+    quarantine = snapshot["quarantine"]
+    if not with_topics:
+        return _Sources([_refusals(quarantine, settings)], quarantine, None)
+    told, tail = delivered.unlanded(spark, settings, snapshot)
+    quarantine = quarantine.unionByName(tail)
+    ranges = readable(settings, delivered.real_topics(snapshot))
+    if not ranges:
+        empty = spark.createDataFrame([], delivered.KEPT)
+        return _Sources([_refusals(quarantine, settings), told], quarantine, empty)
+    messages = delivered.messages(spark, settings, ranges)
+    kept = delivered.kept(spark, settings, ranges, messages, snapshot)
+    return _Sources([_refusals(quarantine, settings), told, messages], quarantine, kept)
+
+
+def _events(snapshot: Snapshot, settings: Settings, with_content: bool) -> list[DataFrame]:
+    """Return what has landed, as `transactions` takes it."""
+    outcome = F.struct(
+        "outcome",
+        "source",
+        "op_offset",
+        F.col("transaction_id").alias("id"),
+        "group",
+        "topic",
+        "checks",
+        "answered",
+        F.unix_millis("stored_at").alias("stored_ms"),
+        F.unix_millis("ended_at").alias("ended_ms"),
+        F.unix_millis("decided_at").alias("decided_ms"),
+        F.unix_millis("source_timestamp").alias("written_ms"),
+    )
+    check = F.struct(
+        F.col("checks").alias("number"), F.unix_millis("source_timestamp").alias("written_ms")
+    )
+    return [
+        half_events(snapshot["half"], settings.topic_prefix, with_content),
+        snapshot["resolution"].select("queue", "offset", outcome.alias("resolution")),
+        snapshot["check"].select("queue", "offset", check.alias("check")),
+        snapshot["discarded"].select("queue", "offset", F.struct("reason").alias("discarded")),
+    ]
+
+
+def _refusals(quarantine: DataFrame, settings: Settings) -> DataFrame:
+    """Return the refusals of halves."""
+    halves = quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}half")
+    return halves.select(
+        "queue", F.col("refused_offset").alias("offset"), F.struct("reason").alias("refusal")
+    )
+
+
+class _Judged:
+    """The rows of transactions, judged in one pass; what is kept is small if little is wrong."""
+
+    def __init__(self, rows: DataFrame, applied: list[Rule], settings: Settings, runs: int) -> None:
+        self._applied = applied
+        checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
+        counts = [F.count_if(what).alias(name) for name, what in _counts().items()]
+        self._parts = (
+            rows.withColumn("violations", _violations(applied))
+            .withColumn("expected", expected(settings, runs))
+            .withColumn("found", _found())
+            .withColumn("part", F.spark_partition_id())
+            .groupBy("part")
+            .agg(F.collect_list("found").alias("found"), *checked, *counts)
+            .persist()
+        )
+
+    def expected(self) -> DataFrame:
+        """Return which ends have to be, or may be, in quarantine."""
+        return self._parts.select(F.inline("found")).select("queue", F.inline("expected"))
+
+    def report(
+        self, refused: DataFrame, snapshot: Snapshot, settings: Settings, examples: int
+    ) -> Report:
+        """Count, and collect the first examples of each invariant."""
+        refused = refused.persist()
+        try:
+            sums = self._sums()
+            wrong = _first(self._violations(refused), examples)
+            checked = self._checked(sums)
+            checked[Invariant.QUARANTINE] += refused.where("checked").count()
+        finally:
+            self._parts.unpersist()
+            refused.unpersist()
+        return Report(
+            findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
+            counts={name: sums[name] for name in _counts()},
+            versions=snapshot.versions,
+            settings={name: getattr(settings, name) for name in _JUDGED_BY},
+        )
+
+    def _violations(self, refused: DataFrame) -> DataFrame:
+        place = ("transaction_id", "half_offset")
+        own = self._parts.select(F.inline("found")).select(F.inline("violations"), *place)
+        name = F.lit(Invariant.QUARANTINE.value).alias("invariant")
+        others = refused.where(F.col("detail").isNotNull()).select(name, "detail", *place)
+        return own.unionByName(others)
+
+    def _sums(self) -> dict[str, int]:
+        names = [name for name in self._parts.columns if name not in ("part", "found")]
+        sums = self._parts.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in names])
+        return sums.collect()[0].asDict()
+
+    def _checked(self, sums: dict[str, int]) -> dict[Invariant, int]:
+        checked: dict[Invariant, int] = {}
+        for number, rule in enumerate(self._applied):
+            checked[rule.invariant] = checked.get(rule.invariant, 0) + sums[f"rule{number}"]
+        return checked
+
+
+def _violations(applied: list[Rule]) -> Column:
+    """Return what violates a rule in a row."""
+    all_rules = F.array(
+        *[
+            F.struct(F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail"))
+            for rule in applied
+        ]
+    )
+    return F.filter(all_rules, lambda one: one["detail"].isNotNull())
+
+
+def _found() -> Column:
+    """Return what is to be kept of a row; null: nothing."""
+    found = F.struct(
+        "queue",
+        F.coalesce("half.id", "outcome.id").alias("transaction_id"),
+        F.concat_ws(":", "queue", "offset").alias("half_offset"),
+        "violations",
+        "expected",
+    )
+    return F.when((F.size("violations") > 0) | (F.size("expected") > 0), found)
+
+
+def _counts() -> dict[str, Column]:
+    """Return what is counted of the rows beside the rules."""
+    found, half, said = F.size("resolutions"), F.col("half"), F.col("outcome")
+    open_ = F.col("is_transaction") & (found == 0)
+    ended = F.col("told") | F.col("first").isNotNull()
+    not_judged = (found == 1) & ~is_auditable() & (F.col("is_transaction") | half.isNull())
+    gone = (F.col("offset") < F.col("half_first")) | (said["op_offset"] < F.col("op_first"))
+    gone = F.coalesce(gone, F.lit(False))
+    return {
+        "halves": half.isNotNull(),
+        "outcomes": found > 0,
+        "refused_halves": half.isNotNull() & ~F.col("is_transaction"),
+        "pending": open_ & ~ended,
+        "ended_and_not_landed_yet": open_ & ended,
+        "outcomes_landed_before_half_or_op": not_judged & ~gone & ~half_should_be_there(),
+        "outcomes_of_halves_or_ops_kept_no_longer": not_judged & gone,
+    }
+
+
+def _first(violations: DataFrame, examples: int) -> dict[Invariant, list[tuple[int, Violation]]]:
+    """Return, by invariant, the number of violations with each of the first of them."""
+    alike = Window.partitionBy("invariant")
+    rows = (
+        violations.withColumn("found", F.count("*").over(alike))
+        .withColumn("place", F.row_number().over(alike.orderBy("half_offset", "detail")))
+        .where(F.col("place") <= max(1, examples))
+        .orderBy("invariant", "place")
+        .collect()  # bounded by the number of examples
+    )
+    wrong: dict[Invariant, list[tuple[int, Violation]]] = {}
+    for row in rows:
+        violation = Violation(row.transaction_id, row.half_offset, row.detail)
+        wrong.setdefault(Invariant(row.invariant), []).append((row.found, violation))
+    return wrong
+
+
+def _finding(invariant: Invariant, checked: int, wrong: list[tuple[int, Violation]]) -> Finding:
+    found = wrong[0][0] if wrong else 0
+    return Finding(invariant, checked, found, tuple(violation for _, violation in wrong))

@@ -1,0 +1,173 @@
+"""The real topics: which transactions they have messages of, and what those are."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import AuditError
+from ..protocol import names as n
+from ..settings import Settings
+from ..tables import QUARANTINE, RESOLUTION
+from ..tables.reading import header_last, offset_of, queue_of
+from .halves import content
+from .report import Invariant
+from .rules import Rule, first_wrong, is_auditable
+from .snapshot import Snapshot
+from .topics import Ranges, compacted, readable, records
+
+#: What was decided after `kept_ms` must be there; a topic that is not listed is gone.
+KEPT = "topic string, kept_ms long"
+_NEVER = 2**62
+
+
+def real_topics(snapshot: Snapshot) -> list[str]:
+    """Return the topics that halves name; bounded by the number of topics."""
+    named = snapshot["half"].select("topic").where(F.col("topic").isNotNull()).distinct()
+    return [row.topic for row in named.collect()]
+
+
+def messages(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFrame:
+    """Return queue, offset and struct `message` of each record that says which half it was."""
+    headers = F.col("headers")
+    at = header_last(n.HALF_OFFSET, headers)
+    found = records(spark, settings, ranges).where(F.exists(headers, _names_its_half))
+    # The clock of the topic, where that has LogAppendTime, says nothing of the half.
+    stamped = F.when(F.col("timestampType") == 0, F.unix_millis("timestamp"))
+    message = F.struct(
+        F.col("topic"),
+        header_last(n.UNIQ_KEY, headers).alias("id"),
+        F.col("partition"),
+        F.col("offset"),
+        stamped.alias("stamped_ms"),
+        content(headers).alias("content"),
+    )
+    return found.select(
+        queue_of(at).alias("queue"), offset_of(at).alias("offset"), message.alias("message")
+    )
+
+
+def kept(
+    spark: SparkSession,
+    settings: Settings,
+    ranges: Ranges,
+    messages: DataFrame,
+    snapshot: Snapshot,
+) -> DataFrame:
+    """Return `KEPT`: what Kafka has deleted, or compacted, is not missed.
+
+    A partition's messages stand in the order in which they were decided: what was decided later
+    than the first that is left is there.
+    """
+    since = {topic: -1 for topic in ranges} | dict.fromkeys(compacted(settings, ranges), _NEVER)
+    cut = [
+        (topic, partition)
+        for topic, partitions in ranges.items()
+        for partition, (first, _) in partitions.items()
+        if first > 0
+    ]
+    if cut:
+        left = _first_decided(spark, cut, messages, snapshot)
+        for place in cut:
+            since[place[0]] = max(since[place[0]], left.get(place, _NEVER))
+    return spark.createDataFrame(list(since.items()), KEPT)
+
+
+def unlanded(
+    spark: SparkSession, settings: Settings, snapshot: Snapshot
+) -> tuple[DataFrame, DataFrame]:
+    """Return what has not landed of outcomes (queue, offset, told), and rows of quarantine.
+
+    Land reads partitions up to different moments. With this, all is there that was written
+    together with what has landed.
+    """
+    prefix = settings.topic_prefix
+    tables = (RESOLUTION, QUARANTINE)
+    ranges = readable(settings, [prefix + table.topic for table in tables])
+    for table in tables:
+        if prefix + table.topic not in ranges:
+            raise AuditError(
+                f"Kafka has no topic {prefix}{table.topic}: give the brokers and the topic_prefix "
+                "that the tables landed from"
+            )
+    outcomes, refused = (
+        table.rows(
+            records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
+        )
+        for table in tables
+    )
+    return outcomes.select("queue", "offset", F.lit(True).alias("told")), refused
+
+
+def delivery_rules() -> list[Rule]:
+    """Return the rules about the real topics; the row has its topic's `kept_ms`."""
+    said, half = F.col("outcome"), F.col("half")
+    own = F.filter(
+        "messages", lambda one: (one["topic"] == half["topic"]) & (one["id"] == half["id"])
+    )
+    found, one = F.size(own), F.get(own, F.lit(0))
+    committed = said["outcome"] == "COMMIT"
+    known = F.coalesce(F.col("is_transaction"), F.lit(False))
+    must_be = committed & is_auditable() & (said["decided_ms"] > F.col("kept_ms"))
+    delivered = first_wrong(
+        (known & (found > 1), F.concat(found.cast("string"), F.lit(" messages"))),
+        (must_be & (found == 0), "COMMIT, and no message"),
+        (known & (one["content"] != half["content"]), _at(one, "another key, body or header")),
+        (known & (one["stamped_ms"] != half["stored_ms"]), _at(one, "another timestamp")),
+        (
+            known & (one["partition"] != half["real_qid"]),
+            _at(one, "not in the partition asked for"),
+        ),
+    )
+    others = said.isNotNull() & ~committed
+    is_other = F.coalesce(others | ~F.col("is_transaction"), F.lit(False)) & half.isNotNull()
+    ghost = F.when(
+        is_other & (found > 0),
+        F.concat(
+            F.coalesce(said["outcome"], F.lit("refused")), F.lit(", and "), _at(one, "a message")
+        ),
+    )
+    checked = F.coalesce(must_be | (known & (found > 0) & ~is_other), F.lit(False))
+    return [
+        Rule(Invariant.DELIVERED, checked, F.when(~is_other, delivered)),
+        Rule(Invariant.NOT_DELIVERED, is_other, ghost),
+    ]
+
+
+def _at(message: Column, what: str) -> Column:
+    place = F.concat_ws(":", message["topic"], message["partition"], message["offset"])
+    return F.concat(F.lit(f"{what}, at "), place)
+
+
+def _names_its_half(header: Column) -> Column:
+    return header["key"] == n.HALF_OFFSET
+
+
+def _first_decided(
+    spark: SparkSession, cut: list[tuple[str, int]], messages: DataFrame, snapshot: Snapshot
+) -> dict[tuple[str, int], int]:
+    places = spark.createDataFrame(cut, "topic string, partition int")
+    outcomes = snapshot["resolution"].select(
+        "queue", "offset", F.unix_millis("decided_at").alias("decided_ms")
+    )
+    rows = (
+        messages.select("queue", "offset", "message.topic", "message.partition")
+        .join(F.broadcast(places), ["topic", "partition"])
+        .join(outcomes, ["queue", "offset"])
+        .groupBy("topic", "partition")
+        .agg(F.min("decided_ms").alias("decided_ms"))
+        .collect()  # bounded by the number of partitions
+    )
+    return {(row.topic, row.partition): row.decided_ms for row in rows}
+
+
+def _behind(table: DataFrame, ranges: Ranges, topic: str) -> Ranges:
+    """Return what of a topic is behind what its table has."""
+    last = table.groupBy("source_partition").agg(F.max("source_offset"))
+    landed = {partition: offset + 1 for partition, offset in last.collect()}
+    return {
+        topic: {
+            partition: (min(max(first, landed.get(partition, first)), end), end)
+            for partition, (first, end) in ranges[topic].items()
+        }
+    }

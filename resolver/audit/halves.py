@@ -1,0 +1,91 @@
+"""Halves, as the protocol reads them: what they ask for, and whether they are well-formed."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..protocol import names as n
+from ..tables import HEADERS
+
+_LEGAL = r"\A[a-zA-Z0-9._-]+\z"
+_WHOLE = r"\A[0-9]{1,18}\z"
+
+
+def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame:
+    """Return queue, offset, and struct `half`; with its `content` for a comparison bit for bit."""
+    fields = [
+        F.col("transaction_id").alias("id"),
+        F.col("group"),
+        F.col("topic"),
+        F.unix_millis("stored_at").alias("stored_ms"),
+        F.coalesce("immunity_seconds", F.lit(0)).alias("immunity_seconds"),
+        (~F.coalesce(_well_formed(prefix), F.lit(False))).alias("malformed"),
+    ]
+    bits = content(_delivered_headers()) if with_content else F.lit(None)
+    fields += [F.col("real_qid"), bits.cast("string").alias("content")]
+    return halves.select("queue", "offset", F.struct(*fields).alias("half"))
+
+
+def content(headers: Column) -> Column:
+    """Return a digest of a message: its key, value and headers, null being unlike empty."""
+    whole = F.struct(F.col("key"), F.col("value"), headers.alias("headers"))
+    return F.sha2(F.to_json(whole, {"ignoreNullFields": "false"}), 256)
+
+
+def _delivered_headers() -> Column:
+    """Return the headers that a commit has: the user's, and where it is from."""
+    users = F.filter(_headers(), lambda header: ~header["key"].isin(*sorted(n.HALF_HEADERS)))
+    added = {
+        n.UNIQ_KEY: F.col("transaction_id"),
+        n.PGROUP: F.col("group"),
+        n.HALF_OFFSET: F.concat_ws(":", "queue", "offset"),
+    }
+    pairs = [
+        F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+        for name, value in added.items()
+    ]
+    return F.concat(users, F.array(*pairs))
+
+
+def _well_formed(prefix: str) -> Column:
+    """Whether it is; null too means no. The columns are null for a header that is not once there.
+
+    `born_at` and `real_qid` are not asked: they are null for legal values that don't fit.
+    """
+    return (
+        (F.size(_values(n.TRAN_MSG)) == 1)
+        & (F.get(_values(n.TRAN_MSG), F.lit(0)) == F.lit(b"true"))
+        & F.length("transaction_id").between(1, n.MAX_TRANSACTION_ID_LENGTH)
+        & _legal("group", n.MAX_GROUP_LENGTH)
+        & _legal("topic", n.MAX_TOPIC_LENGTH)
+        & ~F.col("topic").isin(".", "..")
+        & ~F.col("topic").startswith(prefix)
+        & _one_number(n.BORN_TIMESTAMP)
+        & ((F.size(_values(n.REAL_QID)) == 0) | F.col("real_qid").isNotNull())
+        & (F.size(_values(n.CHECK_IMMUNITY_TIME_IN_SECONDS)) <= 1)
+        & ~F.exists(_headers(), lambda header: _never_of_a_user(header["key"]))
+    )
+
+
+def _legal(name: str, longest: int) -> Column:
+    return F.col(name).rlike(_LEGAL) & (F.length(name) <= longest)
+
+
+def _one_number(name: str) -> Column:
+    values = _values(name)
+    written = F.try_validate_utf8(F.get(values, F.lit(0)).cast("string"))
+    return (F.size(values) == 1) & written.rlike(_WHOLE)
+
+
+def _never_of_a_user(name: Column) -> Column:
+    return name.isin(*sorted(n.OUTPUT_HEADERS)) | name.contains("\0")
+
+
+def _headers() -> Column:
+    return F.coalesce("headers", F.array().cast(HEADERS))
+
+
+def _values(name: str) -> Column:
+    found = F.filter(_headers(), lambda header: header["key"] == name)
+    return F.transform(found, lambda header: header["value"])

@@ -1,0 +1,180 @@
+"""Which elements of ops have to be refused, against what is in quarantine."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..settings import Settings
+from .ops import WHOLE
+from .rules import half_should_be_there
+from .transactions import decided, fits, is_late
+
+#: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
+#: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
+_EXPECTED = (
+    "struct<op_offset:bigint,element:int,reasons:array<string>,needed:boolean,"
+    "forgotten_ms:bigint,transaction_id:string,half_offset:string>"
+)
+
+
+def expected(settings: Settings, runs: int) -> Column:
+    """Return, for a transaction's row, its ends as `_EXPECTED`, but for the one that won."""
+    others = F.filter("ends", lambda end: ~_has_won(end))
+    return F.transform(others, lambda end: _expected(end, settings, runs)).cast(
+        f"array<{_EXPECTED}>"
+    )
+
+
+def _has_won(end: Column) -> Column:
+    first = F.col("first")
+    is_first = (end["op_offset"] == first["op_offset"]) & (end["position"] == first["position"])
+    return F.coalesce(is_first & (F.col("outcome.outcome") != "DISCARD"), F.lit(False))
+
+
+def _expected(end: Column, settings: Settings, runs: int) -> Column:
+    reasons, needed = _judged(end, settings, runs)
+    said = F.col("outcome")
+    # One that was stored before its half was made up: it may have waited too long.
+    early = F.when(end["stored_ms"] < F.col("half.stored_ms"), F.lit(0))
+    forgotten = F.coalesce(early, said["decided_ms"] + settings.file_reserved_ms)
+    is_told = needed & decided(end["op_offset"])
+    return F.struct(
+        end["op_offset"].alias("op_offset"),
+        end["position"].alias("element"),
+        (F.lit(None).cast("array<string>") if runs > 1 else reasons).alias("reasons"),
+        F.coalesce(is_told, F.lit(False)).alias("needed"),
+        forgotten.alias("forgotten_ms"),
+        end["id"].alias("transaction_id"),
+        F.concat_ws(":", "queue", "offset").alias("half_offset"),
+    )
+
+
+def _judged(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
+    """Return for which reasons an end may be refused (null: any), and whether it must be."""
+    first, place = F.col("first"), F.struct(end["op_offset"], end["position"])
+    before = first.isNull() | (place < F.struct(first["op_offset"], first["position"]))
+    asks = end["state"] != "UNKNOWN"
+    fault = (
+        F.when(end["group"] != F.col("half.group"), "GROUP_MISMATCH")
+        .when(~fits(end), "TRANSACTION_MISMATCH")
+        .when(asks & is_late(end, settings), "LATE_END")
+    )
+    # Given up, or maybe: that has no place among the ops, so an end may have come after it.
+    is_discard = F.coalesce(F.col("outcome.outcome") == "DISCARD", F.lit(False))
+    maybe = is_discard | F.col("outcome").isNull()
+    conflict = F.lit("CONFLICTING_END")
+    known = F.col("is_transaction")
+    faulty = before & fault.isNotNull()
+    conflicts = asks & (is_discard | (~before & (end["state"] != first["state"])))
+    reasons = (
+        F.when(~known & ~half_should_be_there(), F.lit(None).cast("array<string>"))
+        .when(~known, F.array(F.lit("UNKNOWN_HALF")))
+        .when(faulty & maybe, F.array(fault, conflict))
+        .when(faulty, F.array(fault))
+        .when(asks & (maybe | conflicts), F.array(conflict))
+        .otherwise(F.array().cast("array<string>"))
+    )
+    needed = (
+        F.when(~known, half_should_be_there() & F.lit(runs == 1))
+        .when(faulty, ~maybe | asks)
+        .otherwise(conflicts)
+    )
+    return reasons, F.coalesce(needed, F.lit(False))
+
+
+def compared(
+    expected: DataFrame, malformed: DataFrame, quarantine: DataFrame, queues: DataFrame, runs: int
+) -> DataFrame:
+    """Return a row per element that is expected or found in quarantine, with `detail` if wrong.
+
+    `expected` has queue and the fields of `_EXPECTED`, `malformed` is what `ops.malformed` gives,
+    `quarantine` the rows of the table about ops.
+    """
+    found = _found(quarantine).join(_wanted(expected, malformed, queues), _PLACE, "full")
+    return found.join(F.broadcast(queues), "queue", "left").select(
+        "queue",
+        F.coalesce("wanted.transaction_id", "found_id").alias("transaction_id"),
+        F.coalesce("wanted.half_offset", "found_half_offset").alias("half_offset"),
+        (F.col("wanted.needed") | F.col("reasons").isNotNull()).alias("checked"),
+        F.concat(_detail(runs), F.lit(": "), _where()).alias("detail"),
+    )
+
+
+_PLACE = ["queue", "op_offset", "element"]
+
+
+def _found(quarantine: DataFrame) -> DataFrame:
+    return (
+        quarantine.withColumn("op_offset", F.col("refused_offset"))
+        .withColumn("element", F.coalesce("element", F.lit(WHOLE)))
+        .groupBy(*_PLACE)
+        .agg(
+            F.collect_list(
+                F.struct("reason", F.unix_millis("source_timestamp").alias("written_ms"))
+            ).alias("reasons"),
+            F.any_value("transaction_id", F.lit(True)).alias("found_id"),
+            F.any_value(F.concat(F.col("queue"), F.lit(":"), F.col("offset"))).alias(
+                "found_half_offset"
+            ),
+        )
+    )
+
+
+def _wanted(expected: DataFrame, malformed: DataFrame, queues: DataFrame) -> DataFrame:
+    decided = F.coalesce(F.col("op_offset") <= F.col("decided_op"), F.lit(False))
+    alike = malformed.join(F.broadcast(queues), "queue", "left").select(
+        "queue",
+        "op_offset",
+        "element",
+        F.array(F.lit("MALFORMED_OP")).alias("reasons"),
+        (F.col("needed") & decided).alias("needed"),
+        F.lit(None).cast("bigint").alias("forgotten_ms"),
+        F.lit(None).cast("string").alias("transaction_id"),
+        F.lit(None).cast("string").alias("half_offset"),
+    )
+    wanted = F.struct("reasons", "needed", "forgotten_ms", "transaction_id", "half_offset")
+    return expected.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
+
+
+def _detail(runs: int) -> Column:
+    """Say what is wrong, null if nothing is."""
+    wanted, found = F.col("wanted"), F.size("reasons")
+    first = F.get("reasons", F.lit(0))["reason"]
+    has_op = F.coalesce(
+        F.col("op_offset").between(F.col("op_first"), F.col("op_last")), F.lit(False)
+    )
+    may_be = F.array_join(wanted["reasons"], " or ")
+
+    def is_legal(said: Column) -> Column:
+        forgotten = (said["reason"] == "UNKNOWN_HALF") & (
+            said["written_ms"] > wanted["forgotten_ms"]
+        )
+        named = F.array_contains(wanted["reasons"], said["reason"])
+        return wanted["reasons"].isNull() | named | F.coalesce(forgotten, F.lit(False))
+
+    illegal = F.get(F.filter("reasons", lambda said: ~is_legal(said)), F.lit(0))["reason"]
+    without_cause = wanted.isNull() | (F.size(wanted["reasons"]) == 0)
+    return (
+        F.when(
+            F.col("reasons").isNull(),
+            F.when(
+                wanted["needed"],
+                F.concat(F.coalesce(may_be, F.lit("refused")), F.lit(", not in quarantine")),
+            ),
+        )
+        .when(found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine")))
+        .when(wanted.isNull() & ~has_op, None)
+        .when(wanted.isNull(), F.concat(F.lit("refused without cause as "), first))
+        .when(
+            illegal.isNotNull() & without_cause,
+            F.concat(F.lit("refused without cause as "), illegal),
+        )
+        .when(illegal.isNotNull(), F.concat(F.lit("refused as "), illegal, F.lit(", not "), may_be))
+    )
+
+
+def _where() -> Column:
+    op = F.concat(F.lit("op "), F.col("queue"), F.lit(":"), F.col("op_offset"))
+    element = F.concat(F.lit("element "), F.col("element"), F.lit(" of "), op)
+    return F.when(F.col("element") == WHOLE, op).otherwise(element)

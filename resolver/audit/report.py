@@ -1,0 +1,110 @@
+"""What an audit found, by invariant; without Spark, so that anybody can read and print it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+
+class Invariant(str, Enum):
+    """What must hold; the value names it in JSON."""
+
+    ONE_OUTCOME = "one_outcome"
+    FIRST_END = "first_end"
+    OPERATOR = "operator"
+    NO_CHECK_AFTER = "no_check_after"
+    CHECK_MAX = "check_max"
+    GIVEN_UP = "given_up"
+    QUARANTINE = "quarantine"
+    DELIVERED = "delivered"
+    NOT_DELIVERED = "not_delivered"
+
+
+SAYS = {
+    Invariant.ONE_OUTCOME: "each half has one outcome, or is pending, or is refused",
+    Invariant.FIRST_END: "outcomes follow the first valid end",
+    Invariant.OPERATOR: "an operator's outcome has its op",
+    Invariant.NO_CHECK_AFTER: "no check after a final outcome",
+    Invariant.CHECK_MAX: "counted checks keep to transaction_check_max",
+    Invariant.GIVEN_UP: "each message that was given up is in discarded once",
+    Invariant.QUARANTINE: "each refused record and element is in quarantine once",
+    Invariant.DELIVERED: "each committed half is one message, bit for bit",
+    Invariant.NOT_DELIVERED: "no other half is a message",
+}
+#: Those that need the real topics.
+OF_TOPICS = (Invariant.DELIVERED, Invariant.NOT_DELIVERED)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One violation; `transaction_id` and `half` (queue:offset) are None where it has none."""
+
+    transaction_id: str | None
+    half: str | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One invariant: how much was checked, how often it is violated, and the first examples."""
+
+    invariant: Invariant
+    checked: int
+    violations: int
+    examples: tuple[Violation, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole audit.
+
+    `counts` says what there is and what could not be judged yet, `versions` which version of each
+    table was read, `settings` by which limits checks and ends were judged.
+    """
+
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+    versions: dict[str, int]
+    settings: dict[str, int | bool]
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is no violation."""
+        return not any(finding.violations for finding in self.findings)
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        findings = {
+            finding.invariant.value: {
+                "says": SAYS[finding.invariant],
+                "checked": finding.checked,
+                "violations": finding.violations,
+                "examples": [asdict(example) for example in finding.examples],
+            }
+            for finding in self.findings
+        }
+        rest = {"counts": self.counts, "versions": self.versions, "settings": self.settings}
+        return {"holds": self.holds, "invariants": findings, **rest}
+
+    def lines(self) -> list[str]:
+        """Return it as text."""
+        width = max(len(SAYS[finding.invariant]) for finding in self.findings)
+        lines = [f"{'invariant':<{width}}  {'checked':>12}  {'violations':>10}"]
+        for finding in self.findings:
+            says = SAYS[finding.invariant]
+            lines.append(f"{says:<{width}}  {finding.checked:>12,}  {finding.violations:>10,}")
+            lines += [f"    {_told(example)}" for example in finding.examples]
+        counted = ", ".join(
+            f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()
+        )
+        judged = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return [*lines, "", f"There are: {counted}", f"Judged by: {judged}", self._verdict()]
+
+    def _verdict(self) -> str:
+        found = sum(finding.violations for finding in self.findings)
+        return f"THE AUDIT FOUND {found:,} VIOLATIONS." if found else "The audit holds."
+
+
+def _told(violation: Violation) -> str:
+    where = f"{violation.half or '-'} {violation.transaction_id or '-'}"
+    return f"{where}: {violation.detail}"

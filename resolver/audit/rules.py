@@ -1,0 +1,255 @@
+"""The rules for a transaction with all that is known of it: what is checked, and what violates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ..settings import Settings
+from .report import Invariant
+from .transactions import decided, fits, immunity_ms
+
+_OUTCOMES = {"COMMIT": "COMMIT_MESSAGE", "UNDELIVERABLE": "COMMIT_MESSAGE"} | {
+    "ROLLBACK": "ROLLBACK_MESSAGE"
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An invariant of one row: whether it is `checked` there, and in `detail` what violates it."""
+
+    invariant: Invariant
+    checked: Column
+    detail: Column
+
+
+def rules(settings: Settings, runs: int) -> list[Rule]:
+    """Return the rules that need only the tables."""
+    return [
+        _one_outcome(),
+        _first_end(settings),
+        _operator(),
+        _no_check_after(runs),
+        _check_max(settings, runs),
+        _given_up(),
+        _refused_half(runs),
+    ]
+
+
+def is_auditable() -> Column:
+    """Whether there is one outcome, and all that it can be compared with has landed and is kept."""
+    op_offset = F.col("outcome.op_offset")
+    op_is_there = op_offset.isNull() | op_offset.between(F.col("op_first"), F.col("op_last"))
+    return F.col("outcome").isNotNull() & F.col("is_transaction") & _yes(op_is_there)
+
+
+def half_should_be_there() -> Column:
+    """Whether the table has halves before and behind it, so it would have this one."""
+    return _yes(F.col("offset").between(F.col("half_first"), F.col("half_last")))
+
+
+def first_wrong(*cases: tuple[Column, Column | str]) -> Column:
+    """Return what the first case says that is true; null if none is."""
+    said = [F.when(_yes(case), F.lit(what)) for case, what in cases]
+    return F.coalesce(*said, F.lit(None).cast("string"))
+
+
+def _one_outcome() -> Rule:
+    found, first = F.size("resolutions"), F.col("first")
+    told = F.array_join(F.transform("resolutions", lambda said: said["outcome"]), ", ")
+    missing = (found == 0) & ~F.col("told") & first.isNotNull() & decided(first["op_offset"])
+    detail = first_wrong(
+        (found > 1, F.concat(found.cast("string"), F.lit(" outcomes: "), told)),
+        ((found == 1) & ~F.col("is_transaction") & F.col("half").isNotNull(), _refused_outcome()),
+        ((found == 1) & F.col("half").isNull() & half_should_be_there(), _outcome_of_nothing()),
+        (missing, F.concat(F.lit("no outcome, though ended by "), _by(first))),
+    )
+    return Rule(Invariant.ONE_OUTCOME, F.col("half").isNotNull() | (found > 0), detail)
+
+
+def _refused_outcome() -> Column:
+    return F.concat(F.col("outcome.outcome"), F.lit(" of a half that is refused"))
+
+
+def _outcome_of_nothing() -> Column:
+    return F.concat(F.col("outcome.outcome"), F.lit(" of a half that is not there"))
+
+
+def _first_end(settings: Settings) -> Rule:
+    said, half = F.col("outcome"), F.col("half")
+    is_discard = said["outcome"] == "DISCARD"
+    other = (
+        (said["id"] != half["id"])
+        | (said["group"] != half["group"])
+        | (said["topic"] != half["topic"])
+        | (said["stored_ms"] != half["stored_ms"])
+    )
+    wrong = first_wrong(
+        (other, "the outcome has another id, group, topic or time than its half"),
+        (is_discard, _wrong_discard(settings)),
+        (~is_discard, _wrong_end()),
+    )
+    return Rule(Invariant.FIRST_END, is_auditable(), F.when(is_auditable(), wrong))
+
+
+def _wrong_end() -> Column:
+    """Say what is wrong with a commit, a rollback or an undeliverable one."""
+    said, first = F.col("outcome"), F.col("first")
+    states = F.create_map(*[F.lit(text) for pair in _OUTCOMES.items() for text in pair])
+    same = (F.try_element_at(states, said["outcome"]) == first["state"]) & (
+        said["op_offset"] == first["op_offset"]
+    )
+    claimed = F.concat(said["outcome"], F.lit(" by op "), _op(said["op_offset"]))
+    return first_wrong(
+        (first.isNull(), F.concat(claimed, F.lit(", and no end is valid"))),
+        (
+            ~F.coalesce(same, F.lit(False)),
+            F.concat(claimed, F.lit(", and first came "), _by(first)),
+        ),
+        (said["ended_ms"] != first["stored_ms"], F.concat(claimed, F.lit(" at another time"))),
+        (
+            said["source"] != _source(),
+            F.concat(
+                claimed, F.lit(", said to be of "), said["source"], F.lit(", not "), _source()
+            ),
+        ),
+    )
+
+
+def _source() -> Column:
+    """Return who ended it, as far as that is not for the rule of operators to say."""
+    first, said = F.col("first"), F.col("outcome")
+    claims_operator = (said["source"] == "OPERATOR") & ~first["by_operator"]
+    return (
+        F.when(said["outcome"] == "UNDELIVERABLE", "DELIVERY")
+        .when(first["by_operator"] | claims_operator, "OPERATOR")
+        .when(first["from_check"], "CHECK")
+        .otherwise("END")
+    )
+
+
+def _wrong_discard(settings: Settings) -> Column:
+    """Say what is wrong with a discard.
+
+    Its last check's time was over at the earliest when the first one's time and an interval for
+    each had passed. It is given up when the watermark is behind that: an end that had been read
+    with a watermark before it was applied.
+    """
+    said, first, half = F.col("outcome"), F.col("first"), F.col("half")
+    own, timeout = immunity_ms(settings), F.lit(settings.transaction_timeout_ms)
+    until_check = half["stored_ms"] + F.when(own > 0, own).otherwise(timeout)
+    over = until_check + said["checks"] * F.lit(settings.transaction_check_interval_ms)
+    used_up = _counted(settings) >= settings.transaction_check_max
+    expired = said["decided_ms"] - said["stored_ms"] > settings.file_reserved_ms
+    by_op = said["op_offset"].isNotNull() | (said["source"] != "LIMIT")
+    return first_wrong(
+        (by_op, "DISCARD, and yet by an op"),
+        (said["checks"] < 1, "DISCARD without a check"),
+        (~used_up & ~expired, "DISCARD, and no limit was reached"),
+        (
+            first["watermark_ms"] <= over,
+            F.concat(F.lit("DISCARD, though ended in time by "), _by(first)),
+        ),
+    )
+
+
+def _operator() -> Rule:
+    said = F.col("outcome")
+    checked = is_auditable() & (said["source"] == "OPERATOR")
+    found = F.exists(
+        "ends",
+        lambda end: (end["op_offset"] == said["op_offset"]) & end["by_operator"] & fits(end),
+    )
+    what = F.concat(F.lit("op "), _op(said["op_offset"]), F.lit(" names no operator, or not this"))
+    return Rule(Invariant.OPERATOR, _yes(checked), F.when(_yes(checked & ~found), what))
+
+
+def _no_check_after(runs: int) -> Rule:
+    """An outcome says how many checks were sent before it: one with a higher number came after.
+
+    A rebuild counts anew; then only a check that was also written later came after.
+    """
+    said = F.col("outcome")
+
+    def is_after(check: Column) -> Column:
+        later = check["written_ms"] > said["written_ms"]
+        return (check["number"] > said["checks"]) & (F.lit(runs == 1) | later)
+
+    after = F.get(F.filter("checks", is_after), F.lit(0))
+    checked = said.isNotNull() & (F.size("checks") > 0)
+    what = F.concat(
+        F.lit("check "),
+        after["number"].cast("string"),
+        F.concat(F.lit(" after "), said["outcome"], F.lit(", which knows of ")),
+        said["checks"].cast("string"),
+    )
+    return Rule(Invariant.NO_CHECK_AFTER, checked, F.when(checked & after.isNotNull(), what))
+
+
+def _check_max(settings: Settings, runs: int) -> Rule:
+    said, most = F.col("outcome"), settings.transaction_check_max
+    numbers = F.transform("checks", lambda check: check["number"])
+    repeated = F.size(numbers) > F.size(F.array_distinct(numbers)) * runs
+    sent = F.array_max(numbers) if settings.count_unanswered_checks else F.lit(None).cast("int")
+    by_ends = F.size(F.filter("ends", _may_have_answered))
+    is_end = is_auditable() & (said["outcome"] != "DISCARD")
+    detail = first_wrong(
+        (F.greatest(_counted(settings), sent) > most, f"more than {most} counted checks"),
+        (said["answered"] > said["checks"], "more checks answered than sent"),
+        (is_end & (said["answered"] > by_ends), "more checks answered than there are answers"),
+        (repeated, "a check was sent twice"),
+    )
+    return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
+
+
+def _may_have_answered(end: Column) -> Column:
+    return end["from_check"] & fits(end) & (end["op_offset"] <= F.col("outcome.op_offset"))
+
+
+def _counted(settings: Settings) -> Column:
+    return F.col("outcome.checks" if settings.count_unanswered_checks else "outcome.answered")
+
+
+def _given_up() -> Rule:
+    said, found = F.col("outcome"), F.size("discards")
+    checked = _yes(said["outcome"].isin("DISCARD", "UNDELIVERABLE")) & is_auditable()
+    reason = F.get("discards", F.lit(0))["reason"]
+    other = (said["outcome"] == "UNDELIVERABLE") != (reason == "UNDELIVERABLE")
+    op_offset = F.coalesce(said["op_offset"], F.lit(-1))
+    detail = first_wrong(
+        ((found == 0) & decided(op_offset), F.concat(said["outcome"], F.lit(", not in discarded"))),
+        (found > 1, F.concat(said["outcome"], F.lit(", more than once in discarded"))),
+        (other, F.concat(said["outcome"], F.lit(", in discarded as "), reason)),
+    )
+    return Rule(Invariant.GIVEN_UP, checked, F.when(checked, detail))
+
+
+def _refused_half(runs: int) -> Rule:
+    """Malformed halves are in quarantine, and no others as malformed."""
+    found, half = F.size("refusals"), F.col("half")
+    as_malformed = F.exists("refusals", lambda refusal: refusal["reason"] == "MALFORMED_HALF")
+    detail = first_wrong(
+        (
+            half["malformed"] & (found == 0) & decided(F.lit(-1)),
+            "MALFORMED_HALF, not in quarantine",
+        ),
+        (found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine"))),
+        (half["malformed"] & (found > 0) & ~as_malformed, "MALFORMED_HALF, refused as another"),
+        (~half["malformed"] & as_malformed, "refused as malformed, and is not"),
+    )
+    return Rule(Invariant.QUARANTINE, _yes(half["malformed"]) | (found > 0), detail)
+
+
+def _by(end: Column) -> Column:
+    return F.concat(end["state"], F.lit(" in op "), _op(end["op_offset"]))
+
+
+def _op(offset: Column) -> Column:
+    return F.concat_ws(":", F.col("queue").cast("string"), offset.cast("string"))
+
+
+def _yes(condition: Column) -> Column:
+    """Take null for no."""
+    return F.coalesce(condition, F.lit(False))

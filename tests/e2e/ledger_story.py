@@ -1,0 +1,172 @@
+"""One genuine ledger with everything in it that can become of a transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message
+from pyspark.sql import SparkSession
+
+from pipelines.land import land_query
+from pipelines.resolve import Resolve
+from pipelines.running import finish_batch
+from resolver.protocol import Element, Op, Record, TransactionStatus
+from resolver.settings import Settings
+
+from .world import COMMIT, PATIENCE_SECONDS, ROLLBACK, UNKNOWN, Sent, World
+
+QUEUES = 2
+SHORT: dict[str, Any] = {
+    "transaction_timeout_ms": 1_000,
+    "transaction_check_interval_ms": 1_500,
+    "check_backoff_max_ms": 3_000,
+    "transaction_check_max": 2,
+    "land_trigger_interval_ms": 300,
+}
+
+
+@dataclass
+class Story:
+    """What was sent, by what becomes of it."""
+
+    world: World
+    settings: Settings
+    tables: Path
+    committed: list[Sent] = field(default_factory=list)
+    rolled_back: list[Sent] = field(default_factory=list)
+    by_name: dict[str, Sent] = field(default_factory=dict)
+
+    def send(self, name: str, **changes: Any) -> Sent:
+        self.by_name[name] = self.world.send_half(**changes)
+        return self.by_name[name]
+
+    def op(self, sent: Sent, state: TransactionStatus = COMMIT, **changes: Any) -> Message:
+        """Send an op of one element, with another group, id or actor than it should have."""
+        fields = {"group": sent.half.group, "transaction_id": sent.half.transaction_id} | changes
+        element = Element(0, sent.offset, str(fields.pop("transaction_id")))
+        op = Op(state, str(fields.pop("group")), (element,), **fields)
+        return self.world.produce([op.to_record(self.world.names.op, sent.queue)])[0]
+
+
+def tell(
+    spark: SparkSession, bootstrap: str, prefix: str, home: Path, beside: Callable[[Story], None]
+) -> Story:
+    """Run resolve and land while applications do all that they can; `beside` is called while so.
+
+    All has landed when it returns.
+    """
+    world = World(bootstrap, prefix)
+    settings = Settings(bootstrap_servers=bootstrap, topic_prefix=prefix, queues=QUEUES, **SHORT)
+    story = Story(world, settings, home / "tables")
+    job = Resolve(spark, settings, str(home / "resolve"))
+    land = None
+    try:
+        job.start()
+        land = land_query(spark, settings, story.tables, home / "land")
+        _happen(story)
+        beside(story)
+        _end_the_rest(story)
+        job.raise_failure()
+    finally:
+        job.stop(30)
+        if land is not None:
+            finish_batch(land, 30)
+    last = land_query(spark, settings, story.tables, home / "land", available_now=True)
+    assert last.awaitTermination(60)
+    return story
+
+
+def _happen(story: Story) -> None:
+    world = story.world
+    _by_checks(story)
+    for queue in range(QUEUES):
+        halves = [
+            world.message(
+                key=b"k%d" % number if number % 2 else None,
+                body=b"body %d" % number,
+                headers=[("a", b"1"), ("b", None), ("a", b"")],
+                real_qid=number % world.partitions if number % 3 == 0 else None,
+            )
+            for number in range(16)
+        ]
+        sent = world.send_halves(halves, queue)
+        world.end(*sent[:12])
+        world.end(*sent[12:], state=ROLLBACK)
+        story.committed += sent[:12]
+        story.rolled_back += sent[12:]
+    _refused(story)
+
+
+def _by_checks(story: Story) -> None:
+    """Transactions that are asked about: they take a while."""
+    for name in ("asked", "given_up", "settled", "late"):
+        story.send(name, **({"immunity_seconds": 1} if name == "late" else {}))
+    story.send("pending", immunity_seconds=3_600)
+    story.world.checks(4)
+    story.op(story.by_name["late"])
+    for name, state in (("asked", COMMIT), ("late", ROLLBACK)):
+        story.op(story.by_name[name], state, from_check=True)
+    story.op(story.by_name["settled"], actor="ann")
+    _answer_until_given_up(story)
+    story.op(story.by_name["given_up"])
+
+
+def _answer_until_given_up(story: Story) -> None:
+    """Answer each check with UNKNOWN."""
+    world, sent = story.world, story.by_name["given_up"]
+    asked = 0
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not world.reader(world.names.discarded).all():
+        assert time.monotonic() < until
+        checks = world.reader(world.names.check(world.group)).all()
+        now = sum(1 for one in checks if one.key() == sent.half.transaction_id.encode())
+        for _ in range(now - asked):
+            story.op(sent, UNKNOWN, from_check=True)
+        asked = now
+
+
+def _refused(story: Story) -> None:
+    """Ends and records that count for nothing, and what can't be delivered."""
+    world, names = story.world, story.world.names
+    for name in ("conflict", "second", "mismatch", "repeated"):
+        sent = story.send(name)
+        if name == "mismatch":
+            story.op(sent, group="others")
+            story.op(sent, transaction_id="a guess")
+        story.op(sent)
+    for name in ("conflict", "second"):
+        story.op(story.by_name[name], ROLLBACK)
+    story.op(story.by_name["repeated"])
+    story.op(story.by_name["mismatch"], ROLLBACK)
+    story.op(story.by_name["pending"], group="others")
+    story.op(story.send("undeliverable", topic="nowhere"))
+    good = world.message().to_record(names.half, 0)
+    broken = [pair for pair in good.headers if pair[0] != "PGROUP"]
+    element = b'{"state":"COMMIT_MESSAGE","group":"orders","offsets":["x"],"transaction_ids":["y"]}'
+    (malformed,) = world.produce([Record(names.half, None, b"malformed", broken, 0)])
+    id_ = dict(broken)["UNIQ_KEY"].decode()
+    half = world.message(transaction_id=id_)
+    story.by_name["malformed"] = Sent(half, 0, malformed.offset() or 0, 0)
+    world.produce(
+        [
+            Record(names.op, None, b"not JSON", [("TAGS", b"d")], 0),
+            Record(names.op, None, b"{}", [("TAGS", b"d")], 0),
+            Record(names.op, None, element, [("TAGS", b"d")], 0),
+        ]
+    )
+
+
+def _end_the_rest(story: Story) -> None:
+    """Commits behind all else, in every queue: what came before has been decided by then."""
+    world = story.world
+    for queue in range(QUEUES):
+        sent = world.send_halves([world.message() for _ in range(8)], queue)
+        world.end(*sent)
+        story.committed += sent
+    # asked, late, settled, given_up, four that are refused something, undeliverable
+    world.resolutions(len(story.committed) + len(story.rolled_back) + 9)
+    world.quarantined(12)

@@ -1,0 +1,139 @@
+"""The audit of a genuine ledger: it holds, also beside the resolver, and finds any damage."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.audit import audited
+from resolver.audit.report import Invariant, Report
+from resolver.broker import Broker
+from resolver.errors import AuditError
+from resolver.settings import Settings
+
+from .commands import command
+from .damage import Copy, Damage, damage_tables, damage_topic
+from .ledger_story import QUEUES, SHORT, Story, tell
+
+ALL = 1_000
+
+
+@pytest.fixture(scope="module")
+def beside() -> list[Report]:
+    """What was found while the story ran."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def story(
+    spark: SparkSession,
+    kafka: Broker,
+    tmp_path_factory: pytest.TempPathFactory,
+    beside: list[Report],
+) -> Iterator[Story]:
+    def audit_now(running: Story) -> None:
+        beside.extend(audit(spark, running, running.tables, topics) for topics in (False, True))
+
+    prefix = f"t{uuid.uuid4().hex[:8]}."
+    told = tell(spark, kafka.bootstrap, prefix, tmp_path_factory.mktemp("ledger"), audit_now)
+    yield told
+    told.world.close()
+
+
+def audit(spark: SparkSession, story: Story, tables: Path, topics: bool) -> Report:
+    return audited(spark, story.settings, str(tables), topics, ALL)
+
+
+def test_it_holds_beside_the_running_resolver(story: Story, beside: list[Report]) -> None:
+    assert [report.lines() for report in beside if not report.holds] == []
+    assert len(beside) == 2 and all(report.counts["halves"] for report in beside)
+
+
+def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None:
+    report = audit(spark, story, story.tables, topics=True)
+    assert report.holds, "\n".join(report.lines())
+    checked = {finding.invariant: finding.checked for finding in report.findings}
+    ended = len(story.committed) + len(story.rolled_back) + 9
+    assert checked[Invariant.FIRST_END] == ended
+    assert checked[Invariant.DELIVERED] == len(story.committed) + 6
+    assert checked[Invariant.NOT_DELIVERED] == len(story.rolled_back) + 4
+    assert checked[Invariant.QUARANTINE] == 12
+    assert min(checked.values()) > 0
+    assert {name: count for name, count in report.counts.items() if count} == {
+        "halves": ended + 2,
+        "outcomes": ended,
+        "refused_halves": 1,
+        "pending": 1,
+    }
+
+
+def test_it_finds_each_damage(
+    spark: SparkSession, story: Story, tmp_path: Path, kafka: Broker
+) -> None:
+    """With the tables alone what is wrong with them, and by the command all."""
+    copy = Copy(spark, story, tmp_path / "tables")
+    damages = list(damage_tables(copy, story))
+    assert missed(damages, audit(spark, story, copy.folder, topics=False).as_json()) == []
+    damages += damage_topic(story)
+    audit_command = [
+        *("audit", f"--tables={copy.folder}", "--topics", "--json", f"--examples={ALL}"),
+        f"--bootstrap-servers={kafka.bootstrap}",
+        *(f"--set={name}={value}" for name, value in SHORT.items()),
+        *(f"--set=topic_prefix={story.settings.topic_prefix}", f"--set=queues={QUEUES}"),
+    ]
+    with command(*audit_command, log=tmp_path / "audit.log") as running:
+        assert running.exit_code() == 1, running.said()
+        said = running.said()  # with what Spark has to say, before and after
+    report, _ = json.JSONDecoder().raw_decode(said[said.index('{\n  "holds"') :])
+    assert missed(damages, report) == []
+    harmed = {damage.half for damage in damages}
+    assert [
+        one for found in violations(report).values() for one in found if one[1] not in harmed
+    ] == []
+
+
+def test_what_is_to_land_was_deleted_or_was_rebuilt_is_no_violation(
+    spark: SparkSession, story: Story, tmp_path: Path
+) -> None:
+    copy = Copy(spark, story, tmp_path / "tables")
+    first, (half, op) = story.committed[0], (story.committed[-1], story.committed[-8])
+    for table in ("half", "op", "check", "discarded"):
+        copy.remove_where(table, f"unix_millis(source_timestamp) < {first.stored_at_ms}")
+    copy.remove("half", half)
+    copy.remove_where("op", f"queue = {op.queue} AND source_offset = {copy.last_op(op)}")
+    copy.change_where("resolution", "queue = 1", query_id="'of the rebuilt checkpoint'")
+    copy.repeat_where("quarantine", "true", source_offset="source_offset + 100000")
+
+    report = audit(spark, story, copy.folder, topics=False)
+    assert report.holds, "\n".join(report.lines())
+    assert report.counts["outcomes_landed_before_half_or_op"] == 8
+    assert report.counts["outcomes_of_halves_or_ops_kept_no_longer"] == 4
+
+
+def missed(damages: list[Damage], report: dict[str, Any]) -> list[str]:
+    """Return what is not reported under its invariant with its transaction."""
+    found = violations(report)
+    return [
+        damage.name
+        for damage in damages
+        if (damage.transaction_id, damage.half) not in found[damage.invariant]
+    ]
+
+
+def violations(report: dict[str, Any]) -> dict[Invariant, list[tuple[str | None, str | None]]]:
+    assert not report["holds"]
+    return {
+        Invariant(name): [(one["transaction_id"], one["half"]) for one in found["examples"]]
+        for name, found in report["invariants"].items()
+    }
+
+
+def test_where_no_tables_are_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match=r"there is no table resolution in .*--tables"):
+        audited(spark, Settings(), str(tmp_path), False, ALL)
