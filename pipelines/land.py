@@ -8,6 +8,7 @@ Runs in a session beside resolve, or by itself:
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
 from resolver.tables import TABLES, Table, topics_pattern
 from resolver.tables.delta import append, create_tables, missing_tables, table_path
+
+logger = logging.getLogger(__name__)
 
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
@@ -93,8 +96,10 @@ class _Landing:
                 rows = sum(n for topic, n in counts.items() if table.holds(topic, self._names))
                 if rows:
                     self._append(table, batch, rows, f"{query_id}.{table.name}", batch_id)
+                    logger.debug("land's batch %d: %d rows in %s", batch_id, rows, table.name)
         finally:
             batch.unpersist()
+        logger.debug("land's batch %d: landed, for Spark to note in its commit log", batch_id)
 
     def _append(
         self, table: Table, batch: DataFrame, count: int, app_id: str, batch_id: int

@@ -33,6 +33,8 @@ from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
 
+logger = logging.getLogger(__name__)
+
 
 class Resolve:
     """The running job: its query, and what stands beside it on the driver."""
@@ -161,7 +163,9 @@ class Resolve:
         return self._spark.readStream.format("kafka").options(**options).load()
 
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
+        logger.debug("batch %d: deciding", batch_id)
         rows = batch.toArrow().to_pylist()
+        logger.debug("batch %d: decided", batch_id)
         rows.sort(key=lambda row: (row["queue"], row["part"]))
         try:
             self._delivery.deliver(batch_id, [row["decisions"] for row in rows])
@@ -172,6 +176,7 @@ class Resolve:
             if row["part"] == 0:
                 due = row["wake_at_ms"]
                 self._clock.set(row["queue"], due if due >= 0 else None)
+        logger.debug("batch %d: done, for Spark to note in its commit log", batch_id)
 
     def _fail(self, error: TxResolverError) -> None:
         self._error = error

@@ -12,6 +12,7 @@ TxResolverError
 │   └── HalfNotAcknowledged     the half may or may not be stored; the local transaction did not run
 ├── ListenerError               a listener is missing or unusable
 ├── DemoError                   the demo could not be shown to its end
+├── FaultError                  a fault campaign could not go on
 ├── AgentHung                   every thread of the agent waits for a listener that does not return
 └── ResolverError               the resolver can't go on
     ├── MarkerMismatch          the marker speaks of another query or of another content
@@ -76,6 +77,10 @@ class AgentHung(TxResolverError):
 
 class DemoError(TxResolverError):
     """The demo could not be shown to its end."""
+
+
+class FaultError(TxResolverError):
+    """A fault campaign could not go on."""
 
 
 class ResolverError(TxResolverError):

@@ -1,0 +1,125 @@
+"""A campaign: world after world, in each round after round, the ledger compared after each."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+
+from ..errors import FaultError, TxResolverError
+from .audit import audit
+from .fault import Done
+from .judge import Verdict
+from .plan import FAULTS, Round, plan
+from .results import Result, Results
+from .world import Interrupted, World
+
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Campaign:
+    """The rounds of a seed in a folder; what its results have is not played again."""
+
+    def __init__(self, home: Path, results: Results) -> None:
+        asked = results.campaign()
+        self._home = home
+        self._seed: int = asked["seed"]
+        self._rate: float = asked["rate"]
+        self._rounds = plan(self._seed, asked["counts"])
+        self._results = results
+
+    def run(self, lock: int) -> None:
+        """Play what is left; raises `Interrupted` when told to stop."""
+        played = {result.number for result in self._results.rounds()}
+        audited = {done.audited for done in self._results.audits()}
+        with _told_to_stop() as told:
+            for name, rounds in groupby(self._rounds, lambda one: one.world):
+                left = [one for one in rounds if one.number not in played]
+                if left or name not in audited:
+                    self._visit(World(self._home / name, self._rate, lock, told), name, left)
+
+    def _visit(self, world: World, name: str, rounds: list[Round]) -> None:
+        with world:
+            for one in rounds:
+                result = self._play(world, one)
+                self._results.add(result)
+                print(_line(result), flush=True)
+                if result.error:
+                    raise FaultError(f"round {one.number} ({one.fault}) failed: {result.error}")
+            audited = audit(world, name)
+        self._results.add(audited)
+        print(f"audit of {name}: exit code {audited.exit_code}", flush=True)
+
+    def _play(self, world: World, one: Round) -> Result:
+        chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable
+        started, before = time.monotonic(), world.judge.verdict.copy()
+        world.restarts.clear()
+        done, error = Done(""), ""
+        try:
+            done = FAULTS[one.fault].fault(world, chance)
+            _see_settled(world)
+        except TxResolverError as failed:
+            error = str(failed)
+        verdict = world.judge.verdict.since(before)
+        return _result(one, done, time.monotonic() - started, world, verdict, error)
+
+
+def _see_settled(world: World) -> None:
+    """Wait until something begun since the fault is visible, and all that was begun has ended."""
+    owed = set(world.judge.open)
+    world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
+    world.settle(owed)
+
+
+def _result(
+    one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
+) -> Result:
+    return Result(
+        number=one.number,
+        world=one.world,
+        fault=one.fault,
+        what=done.what,
+        proof=done.proof,
+        took=round(took, 2),
+        recovery=round(world.judge.recovery or 0, 2),
+        transactions=verdict.settled,
+        lost=verdict.lost,
+        doubled=verdict.doubled,
+        wrong=verdict.wrong,
+        restarts=list(world.restarts),
+        error=error,
+    )
+
+
+def _line(result: Result) -> str:
+    faults = {name: len(getattr(result, name)) for name in ("lost", "doubled", "wrong")}
+    found = ", ".join(f"{count} {name}" for name, count in faults.items())
+    return (
+        f"{result.number:>4} {result.fault:<40} {result.what:<30} {result.took:5.1f} s, recovery "
+        f"{result.recovery:4.1f} s, {result.transactions:>5} transactions: {found} {result.error}"
+    ).rstrip()
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """Let signals be noted; whoever waits next raises `Interrupted`."""
+    told = threading.Event()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        told.set()
+
+    before = {number: signal.signal(number, note) for number in _STOPS}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+__all__ = ["Campaign", "Interrupted"]

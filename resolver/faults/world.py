@@ -1,0 +1,251 @@
+"""A world: Kafka, the resolver, an agent and a load, the judge watching; all in one folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from ..demo.reading import Reader
+from ..demo.shortened import clean_environment
+from ..errors import FaultError
+from ..home import Home
+from ..kafka import admin_client
+from ..protocol import Names
+from ..settings import Settings
+from ..topic_admin import await_topics
+from ..topics import ensure_topics
+from .doomed import Doom
+from .judge import Judge
+from .ledger import LoadLedger
+from .load import GROUP, LEDGER, TOPICS
+from .process import Victim
+
+#: Shortened, so that a round is quick: what is silent is asked after a second.
+SHORTENED: Mapping[str, Any] = {
+    "transaction_timeout_ms": 1_000,
+    "transaction_check_interval_ms": 1_000,
+    "check_backoff_max_ms": 2_000,
+    "kafka_transaction_timeout_ms": 4_000,
+    "land_trigger_interval_ms": 2_000,
+}
+#: Until something must have happened, on a busy machine.
+PATIENCE_SECONDS = 180.0
+_TURN_SECONDS = 0.05
+_STOP_SECONDS = 60.0
+_PARTITIONS = 4
+#: How often the resolver may end by itself and be started again within a round.
+_RESTARTS = 5
+
+
+class Interrupted(Exception):
+    """Told to stop."""
+
+
+class World:
+    """Everything that waits goes through `until`, in which the judge reads on.
+
+    `lock` is a descriptor that all processes hold. A resolver that ends by itself is started
+    again, as a supervisor would, and its last words are kept in `restarts`.
+    """
+
+    def __init__(self, home: Path, rate: float, lock: int, told: threading.Event) -> None:
+        self.home = home
+        self.resolver_home = home / "first"
+        self.settings = Settings(**SHORTENED)
+        self.changed: dict[str, int] = {}
+        self.broker_environment: dict[str, str] = {}
+        self.prefix: Sequence[str] = ()
+        self.as_job = False
+        self.broker: Victim | None = None
+        self.agent: Victim | None = None
+        self.load: Victim | None = None
+        self.resolver: Victim | None = None
+        self.restarts: list[str] = []
+        self._doom = home / "doom.json"
+        self._rate = rate
+        self._lock = lock
+        self._told = told
+        self._count = 0
+        self._started: list[Victim] = []
+        (home / "logs").mkdir(parents=True, exist_ok=True)
+        self._ledger_file = home / "ledger.db"
+        self.judge = Judge(LoadLedger(self._ledger_file), Names())
+        self._reader: Reader | None = None
+
+    def __enter__(self) -> World:
+        """Start all of it."""
+        try:
+            self._doom.unlink(missing_ok=True)
+            self.start_broker()
+            self._make_topics()
+            self.start_agent()
+            self.start_load()
+            self.start_resolver()
+            self.until(lambda: self.judge.verdict.settled, "nothing is resolved")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """Let nothing outlive it: kill -9 is what all of this is made for."""
+        if self._reader is not None:
+            self._reader.close()
+        for process in reversed(self._started):
+            process.end()
+
+    def start_broker(self) -> None:
+        """Start Kafka and return when it answers."""
+        arguments = ["resolver", "broker", "--home", str(self.home)]
+        broker = self._start("broker", "Kafka", arguments, self.broker_environment)
+        self._until_ready(broker)
+        self.broker = broker
+        servers = broker.said(r"^ready: bootstrap=(\S+)")
+        self.settings = replace(self.settings, bootstrap_servers=servers)
+
+    def start_agent(self) -> None:
+        listener = ["--group", GROUP, "--listener", "resolver.faults.load:Answers"]
+        self.agent = self._start("agent", "the agent", ["resolver", "agent", *listener, *self.sets])
+
+    def start_load(self) -> None:
+        arguments = ["--bootstrap-servers", self.settings.bootstrap_servers]
+        rate = ["--rate", str(self._rate)]
+        self.load = self._start("load", "the load", ["resolver.faults.load", *arguments, *rate])
+
+    def start_resolver(self, *more: str, home: Path | None = None) -> Victim:
+        """Start a resolver; it is the one from now on."""
+        self.resolver = self.another_resolver(*more, home=home or self.resolver_home)
+        return self.resolver
+
+    def another_resolver(self, *more: str, home: Path) -> Victim:
+        """Start a resolver in a home, beside the one that is there."""
+        command = ["txresolver", "up", "--home", str(home), "--verbose"]
+        if self.as_job:
+            command = ["resolve", "--checkpoint", str(Home(home).resolve_checkpoint)]
+        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets, *more]
+        return self._start("resolver", "the resolver", arguments)
+
+    def take_down(self, name: str) -> Victim:
+        """Return a process that is about to be hit: its end is expected from now on."""
+        process: Victim | None = getattr(self, name)
+        if process is None:
+            raise AssertionError(f"there is no {name}")
+        setattr(self, name, None)
+        return process
+
+    def mark(self) -> None:
+        """Say that now is the moment from which recovery is counted."""
+        self.judge.count_from(time.time())
+
+    def doom(self, doom: Doom | None) -> None:
+        """Let the resolver be hit at a line of its log; None: at none any more."""
+        if doom is None:
+            self._doom.unlink(missing_ok=True)
+        else:
+            doom.write(self._doom)
+
+    def stop(self, process: Victim) -> int | None:
+        """Stop a process regularly; return its exit status, None if it had to be made."""
+        return process.stop(_STOP_SECONDS, self._read)
+
+    def until(
+        self, done: Callable[[], object], otherwise: str, seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait for a condition; `FaultError` if it does not come true in time."""
+        until = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > until:
+                raise FaultError(f"{otherwise}, after {seconds:.0f} s")
+            self._turn()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._turn()
+
+    def settle(self, owed: set[str]) -> bool:
+        """Wait until these halves have ended as they must; what has not is lost: False."""
+        try:
+            self.until(lambda: not owed & self.judge.open, "not settled")
+        except FaultError:
+            self.judge.give_up(owed)
+            return False
+        return True
+
+    def _turn(self) -> None:
+        if self._told.is_set():
+            raise Interrupted
+        for process in (self.broker, self.agent, self.load):
+            if process is not None:
+                process.check()
+        if self.resolver is not None and self.resolver.ended:
+            self.restarts.append(self.resolver.last_words)
+            if len(self.restarts) > _RESTARTS:
+                raise FaultError(f"the resolver ends again and again: {self.restarts[-1]}")
+            self.start_resolver()
+        self._read()
+
+    def _read(self) -> None:
+        if self._reader is None:
+            time.sleep(_TURN_SECONDS)
+        else:
+            self.judge.take(self._reader.read(_TURN_SECONDS))
+
+    def _make_topics(self) -> None:
+        admin = admin_client(self.settings)
+        ensure_topics(admin, self.settings, [GROUP])
+        missing = [topic for topic in TOPICS if topic not in admin.list_topics(timeout=30).topics]
+        if missing:
+            new = [NewTopic(topic, _PARTITIONS, 1) for topic in missing]
+            for made in admin.create_topics(new).values():
+                made.result(30)
+            await_topics(admin, missing)
+        names = Names()
+        self._reader = Reader(self.settings, [names.half, names.resolution, *TOPICS])
+
+    @property
+    def sets(self) -> list[str]:
+        values = {**SHORTENED, **self.changed}
+        sets = [f"--set={name}={value}" for name, value in values.items()]
+        return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
+
+    def _start(
+        self, name: str, title: str, arguments: list[str], more: Mapping[str, str] | None = None
+    ) -> Victim:
+        self._count += 1
+        self._started = [one for one in self._started if one.members()]
+        log = self.home / "logs" / f"{self._count:04}-{name}.log"
+        log.unlink(missing_ok=True)
+        environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
+        prefix = self.prefix if name == "resolver" else ()
+        process = Victim(
+            title, arguments, self.home, log, environment, self._lock, _STOP_SECONDS, prefix
+        )
+        self._started.append(process)
+        return process
+
+    def _until_ready(self, process: Victim) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not process.ready:
+            process.check()
+            if self._told.is_set():
+                raise Interrupted
+            if time.monotonic() > until:
+                raise FaultError(f"{process.name} does not start, see {process.log}")
+            self._read()
