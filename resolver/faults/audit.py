@@ -14,8 +14,9 @@ _SECONDS = 600.0
 def audit(world: World, name: str) -> Audit:
     """Audit the tables and the real topics of a world; a violation is exit code 1."""
     command = ["audit", "--topics", "--home", str(world.resolver_home), *world.sets]
+    prefix = world.disk.prefix if world.disk is not None else []
     done = subprocess.run(
-        [sys.executable, "-m", "resolver", *command],
+        [*prefix, sys.executable, "-m", "resolver", *command],
         capture_output=True,
         text=True,
         timeout=_SECONDS,

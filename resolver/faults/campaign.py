@@ -8,15 +8,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
 
-from ..errors import FaultError, TxResolverError
+from ..errors import TxResolverError
 from .audit import audit
 from .fault import Done
 from .judge import Verdict
-from .plan import FAULTS, Round, plan
+from .plan import FAULTS, Round, plan, scenery
 from .results import Result, Results
 from .world import Interrupted, World
 
@@ -39,22 +40,39 @@ class Campaign:
         played = {result.number for result in self._results.rounds()}
         audited = {done.audited for done in self._results.audits()}
         with _told_to_stop() as told:
-            for name, rounds in groupby(self._rounds, lambda one: one.world):
+            for name, of_world in groupby(self._rounds, lambda one: one.world):
+                rounds = list(of_world)
                 left = [one for one in rounds if one.number not in played]
-                if left or name not in audited:
-                    self._visit(World(self._home / name, self._rate, lock, told), name, left)
+                while left or name not in audited:
+                    world = World(
+                        self._home / name, scenery(rounds[0].fault), self._rate, lock, told
+                    )
+                    left = self._visit(world, name, left)
+                    audited.add(name)
 
-    def _visit(self, world: World, name: str, rounds: list[Round]) -> None:
+    def _visit(self, world: World, name: str, rounds: list[Round]) -> list[Round]:
+        """Play rounds and audit the world; return what is left after one that failed."""
         with world:
-            for one in rounds:
+            for place, one in enumerate(rounds, 1):
                 result = self._play(world, one)
                 self._results.add(result)
                 print(_line(result), flush=True)
                 if result.error:
-                    raise FaultError(f"round {one.number} ({one.fault}) failed: {result.error}")
-            audited = audit(world, name)
-        self._results.add(audited)
-        print(f"audit of {name}: exit code {audited.exit_code}", flush=True)
+                    break
+            else:
+                self._end(world, name)
+                return []
+        # Kept for a look into it; the others need one that is whole.
+        world.home.rename(world.home.with_name(f"{name}.failed-{one.number}"))
+        return rounds[place:]
+
+    def _end(self, world: World, name: str) -> None:
+        settled = world.drain()
+        said = audit(world, name)
+        if not settled:
+            said = replace(said, exit_code=1, said=f"{world.judge.verdict.lost}; {said.said}")
+        self._results.add(said)
+        print(f"audit of {name}: exit code {said.exit_code}", flush=True)
 
     def _play(self, world: World, one: Round) -> Result:
         chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable

@@ -63,6 +63,8 @@ class Judge:
         self._since = 0.0
         #: Seconds from then until a transaction that was begun later was visible.
         self.recovery: float | None = None
+        #: How far Kafka's clock is ahead of ours, by the last half that has an outcome.
+        self.ahead_seconds = 0
         self.open: set[str] = set()
         self.verdict = Verdict()
 
@@ -121,6 +123,7 @@ class Judge:
             said = decode_resolution(read.value)
             half = f"{said.queue}:{said.offset}"
             self._resolve(half, said.outcome.value)
+            self.ahead_seconds = (said.stored_at - said.born_at) // 1_000
             return half
         half = read.header(HALF_OFFSET) or f"{read.topic}:{read.partition}:{read.offset}"
         if read.topic in TOPICS:

@@ -6,11 +6,20 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from . import kills, stops
+from . import kills, rivals, stops, surroundings
+from .damage import damaged, lose, named, newest, restored, tear, truncate
 from .fault import Fault
+from .world import Scenery
 
 #: How many rounds one world sees before it is audited and the next one begins.
 _ROUNDS_PER_WORLD = 40
+
+
+_SCENERIES = {
+    "zombies": Scenery(as_job=True),
+    "disk": Scenery(small_disk=True),
+    "clock": Scenery(own_clock=True),
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,31 @@ def _at(group: str, points: Mapping[str, str], rounds: int) -> dict[str, Planned
     }
 
 
+def _damages() -> dict[str, Planned]:
+    """Return each way in which files of the resolver's home may be damaged."""
+    faults: dict[str, Planned] = {}
+    for job, spark in (("resolve", "checkpoints/resolve/spark"), ("land", "checkpoints/land")):
+        for what in ("offsets", "commits"):
+            for spoil in (truncate, tear, lose):
+                fault = damaged(newest(f"{spark}/{what}", spoil))
+                faults[f"{spoil.__name__} {job}'s last of {what}"] = Planned("damage", fault, 2)
+        for spoil in (truncate, lose):
+            fault = damaged(named(f"{spark}/metadata", spoil))
+            faults[f"{spoil.__name__} {job}'s metadata"] = Planned("damage", fault, 2)
+        fault = damaged(named(f"checkpoints/{job}", lose))
+        faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
+        faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
+    for spoil in (truncate, tear, lose):
+        state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]", spoil))
+        faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
+        log = damaged(newest("tables/*/_delta_log", spoil))
+        faults[f"{spoil.__name__} the last of a Delta log"] = Planned("damage", log, 2)
+    for name in ("spark", "spark/state", "identity", "settings"):
+        fault = damaged(named(f"checkpoints/resolve/{name}", lose))
+        faults[f"lose resolve's {name}"] = Planned("damage", fault, 2)
+    return faults
+
+
 FAULTS: dict[str, Planned] = {
     "kill resolver": Planned("kills", kills.kill_resolver, 200),
     **_at("resolver", kills.RESOLVE_POINTS, 20),
@@ -41,7 +75,18 @@ FAULTS: dict[str, Planned] = {
     "halt agent": Planned("halts", stops.halt("agent"), 5),
     "halt producers": Planned("halts", stops.halt("load"), 5),
     "halt broker": Planned("halts", stops.halt("broker"), 10),
+    "zombie": Planned("zombies", rivals.zombie, 20),
+    "another home": Planned("homes", rivals.another_home, 10),
+    "other settings": Planned("homes", surroundings.change_settings, 20),
+    "step clock": Planned("clock", surroundings.step_clock, 20),
+    "full disk": Planned("disk", surroundings.fill_disk, 10),
+    **_damages(),
 }
+
+
+def scenery(fault: str) -> Scenery:
+    """Return what the worlds of a fault are like."""
+    return _SCENERIES.get(FAULTS[fault].group, Scenery())
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +21,8 @@ from ..protocol import Names
 from ..settings import Settings
 from ..topic_admin import await_topics
 from ..topics import ensure_topics
+from .clock import clock_environment
+from .disk import SmallDisk
 from .doomed import Doom
 from .judge import Judge
 from .ledger import LoadLedger
@@ -34,6 +36,8 @@ SHORTENED: Mapping[str, Any] = {
     "check_backoff_max_ms": 2_000,
     "kafka_transaction_timeout_ms": 4_000,
     "land_trigger_interval_ms": 2_000,
+    # A JVM that lives for seconds only does better without its second compiler.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 #: Until something must have happened, on a busy machine.
 PATIENCE_SECONDS = 180.0
@@ -42,6 +46,18 @@ _STOP_SECONDS = 60.0
 _PARTITIONS = 4
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
+
+
+@dataclass(frozen=True)
+class Scenery:
+    """What is special about the worlds of a group."""
+
+    #: The resolver is the job by itself, which no home's lock keeps from running twice.
+    as_job: bool = False
+    #: Its disk is so small that it can be filled.
+    small_disk: bool = False
+    #: Kafka takes its time from a file.
+    own_clock: bool = False
 
 
 class Interrupted(Exception):
@@ -55,14 +71,15 @@ class World:
     again, as a supervisor would, and its last words are kept in `restarts`.
     """
 
-    def __init__(self, home: Path, rate: float, lock: int, told: threading.Event) -> None:
+    def __init__(
+        self, home: Path, scenery: Scenery, rate: float, lock: int, told: threading.Event
+    ) -> None:
         self.home = home
+        self._scenery = scenery
         self.resolver_home = home / "first"
-        self.settings = Settings(**SHORTENED)
+        self.settings = Settings()
         self.changed: dict[str, int] = {}
-        self.broker_environment: dict[str, str] = {}
-        self.prefix: Sequence[str] = ()
-        self.as_job = False
+        self.disk: SmallDisk | None = None
         self.broker: Victim | None = None
         self.agent: Victim | None = None
         self.load: Victim | None = None
@@ -83,6 +100,8 @@ class World:
         """Start all of it."""
         try:
             self._doom.unlink(missing_ok=True)
+            if self._scenery.small_disk:
+                self.disk = SmallDisk(self.resolver_home, self.home / "logs" / "disk.log")
             self.start_broker()
             self._make_topics()
             self.start_agent()
@@ -108,11 +127,14 @@ class World:
             self._reader.close()
         for process in reversed(self._started):
             process.end()
+        if self.disk is not None:
+            self.disk.end()
 
     def start_broker(self) -> None:
         """Start Kafka and return when it answers."""
         arguments = ["resolver", "broker", "--home", str(self.home)]
-        broker = self._start("broker", "Kafka", arguments, self.broker_environment)
+        clock = clock_environment(self.home) if self._scenery.own_clock else {}
+        broker = self._start("broker", "Kafka", arguments, clock)
         self._until_ready(broker)
         self.broker = broker
         servers = broker.said(r"^ready: bootstrap=(\S+)")
@@ -135,7 +157,7 @@ class World:
     def another_resolver(self, *more: str, home: Path) -> Victim:
         """Start a resolver in a home, beside the one that is there."""
         command = ["txresolver", "up", "--home", str(home), "--verbose"]
-        if self.as_job:
+        if self._scenery.as_job:
             command = ["resolve", "--checkpoint", str(Home(home).resolve_checkpoint)]
         arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets, *more]
         return self._start("resolver", "the resolver", arguments)
@@ -159,9 +181,14 @@ class World:
         else:
             doom.write(self._doom)
 
-    def stop(self, process: Victim) -> int | None:
-        """Stop a process regularly; return its exit status, None if it had to be made."""
-        return process.stop(_STOP_SECONDS, self._read)
+    def stop(self, name: str) -> None:
+        """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
+        process = self.take_down(name)
+        status = process.stop(PATIENCE_SECONDS, self._read)
+        if status != 0:
+            raise FaultError(
+                f"{process.name}, told to stop, ended with {status}: {process.last_words}"
+            )
 
     def until(
         self, done: Callable[[], object], otherwise: str, seconds: float = PATIENCE_SECONDS
@@ -187,6 +214,18 @@ class World:
             self.judge.give_up(owed)
             return False
         return True
+
+    def drain(self) -> bool:
+        """Let what was begun come to its end, load and resolver stop, and the tables have all."""
+        self.stop("load")
+        settled = self.settle(set(self.judge.open))
+        self.stop("resolver")
+        if self._scenery.as_job:
+            self._scenery = Scenery()
+            last = self.start_resolver()
+            self.until(lambda: last.ready, "the resolver does not start")
+            self.stop("resolver")
+        return settled
 
     def _turn(self) -> None:
         if self._told.is_set():
@@ -233,7 +272,7 @@ class World:
         log = self.home / "logs" / f"{self._count:04}-{name}.log"
         log.unlink(missing_ok=True)
         environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
-        prefix = self.prefix if name == "resolver" else ()
+        prefix = self.disk.prefix if self.disk is not None and name == "resolver" else ()
         process = Victim(
             title, arguments, self.home, log, environment, self._lock, _STOP_SECONDS, prefix
         )

@@ -1,0 +1,158 @@
+"""Files that are torn, truncated, missing or old, as after a disk's failure or a bad restore.
+
+The resolver must get over it, or refuse to start and say what to do; that is then done.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import FaultError
+from ..home import Home
+from .fault import Done, Fault
+from .kills import see_dead
+from .world import World
+
+#: How often a start may be refused, each time with another thing to do.
+_REFUSALS = 3
+#: Older than the oldest that Spark goes back to.
+_SECONDS_BEHIND = (3.0, 8.0)
+
+#: The folder that a refusal says to remove.
+_REMOVE = re.compile(r"[Rr]emove [^;:.]*?(/\S+?)[,;: ]")
+
+Damage = Callable[[Home, random.Random], Path]
+
+
+def damaged(damage: Damage) -> Fault:
+    """Return the fault of a resolver that was killed and finds its files damaged."""
+
+    def fault(world: World, chance: random.Random) -> Done:
+        world.pause(chance.uniform(0, 3))
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        hit = damage(Home(world.resolver_home), chance)
+        said = start_heeding(world)
+        return Done(str(hit.relative_to(world.resolver_home)), " / ".join(said) or "recovered")
+
+    return fault
+
+
+def restored(checkpoint: str) -> Fault:
+    """Return the fault of a checkpoint of which an older copy is put back."""
+
+    def fault(world: World, chance: random.Random) -> Done:
+        folder = world.resolver_home / "checkpoints" / checkpoint
+        copy = world.home / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        shutil.copytree(folder, copy)
+        world.start_resolver()
+        world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
+        world.pause(chance.uniform(*_SECONDS_BEHIND))
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        shutil.rmtree(folder)
+        copy.rename(folder)
+        said = start_heeding(world)
+        return Done(f"an older copy of {checkpoint}", " / ".join(said) or "recovered")
+
+    return fault
+
+
+def start_heeding(world: World) -> list[str]:
+    """Start the resolver, doing what a refusal says; return what was said."""
+    said: list[str] = []
+    more: list[str] = []
+    while True:
+        resolver = world.start_resolver(*more)
+        world.resolver = None  # not to be started again by itself
+        world.until(lambda: resolver.ready or resolver.ended, "the resolver does not start")  # noqa: B023
+        if not resolver.ended:
+            world.resolver = resolver
+            return said
+        said.append(resolver.last_words)
+        resolver.end()
+        if len(said) > _REFUSALS:
+            raise FaultError(f"refused again and again: {said}")
+        more = _heed(said[-1], world.resolver_home)
+
+
+def _heed(said: str, home: Path) -> list[str]:
+    """Do what a refusal says by hand, and return what it says to start with."""
+    removed = [
+        Path(folder) for folder in re.findall(r"[Rr]emove [^;:.]*?(/\S+?)[,;: ]", said + " ")
+    ]
+    if "--rebuild" not in said and not removed:
+        raise FaultError(f"refused, and not said what to do: {said}")
+    for folder in removed:
+        if not folder.is_relative_to(home):
+            raise FaultError(f"told to remove {folder}: {said}")
+        shutil.rmtree(folder)
+    return ["--rebuild"] if "--rebuild" in said else []
+
+
+def newest(folder: str, spoil: Callable[[Path, random.Random], None]) -> Damage:
+    """Return the damage of the file with the greatest number in a folder of the home."""
+
+    def damage(home: Home, chance: random.Random) -> Path:
+        file = chance.choice(_newest(list(home.path.glob(folder))))
+        spoil(file, chance)
+        return file
+
+    return damage
+
+
+def named(name: str, spoil: Callable[[Path, random.Random], None]) -> Damage:
+    """Return the damage of a file or folder of the home."""
+
+    def damage(home: Home, chance: random.Random) -> Path:
+        spoil(home.path / name, chance)
+        return home.path / name
+
+    return damage
+
+
+def truncate(file: Path, chance: random.Random) -> None:
+    """Leave only a beginning of a file, nothing perhaps."""
+    with file.open("r+b") as open_file:
+        open_file.truncate(chance.randrange(max(1, file.stat().st_size)))
+    _forget_checksum(file)
+
+
+def tear(file: Path, chance: random.Random) -> None:
+    """Let a file end in zeros, as where its size was written and its data were not."""
+    size = file.stat().st_size
+    kept = chance.randrange(max(1, size))
+    file.write_bytes(file.read_bytes()[:kept] + b"\0" * (size - kept))
+    _forget_checksum(file)
+
+
+def lose(path: Path, chance: random.Random) -> None:
+    """Remove a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+        _forget_checksum(path)
+
+
+def _forget_checksum(file: Path) -> None:
+    """Remove Hadoop's checksum: not every file system has one to notice by."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def _newest(folders: list[Path]) -> list[Path]:
+    files = []
+    for folder in folders:
+        numbered = [file for file in folder.iterdir() if file.stem.isdecimal()]
+        files.append(max(numbered, key=lambda file: int(file.stem)))
+    return files
