@@ -52,9 +52,10 @@ class Campaign:
 
     def _visit(self, world: World, name: str, rounds: list[Round]) -> list[Round]:
         """Play rounds and audit the world; return what is left after one that failed."""
+        left = list(rounds)
         with world:
-            for place, one in enumerate(rounds, 1):
-                result = self._play(world, one)
+            while left:
+                result = self._play(world, left.pop(0))
                 self._results.add(result)
                 print(_line(result), flush=True)
                 if result.error:
@@ -63,8 +64,8 @@ class Campaign:
                 self._end(world, name)
                 return []
         # Kept for a look into it; the others need one that is whole.
-        world.home.rename(world.home.with_name(f"{name}.failed-{one.number}"))
-        return rounds[place:]
+        world.home.rename(world.home.with_name(f"{name}.failed-{result.number}"))
+        return left
 
     def _end(self, world: World, name: str) -> None:
         settled = world.drain()

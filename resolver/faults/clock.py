@@ -1,9 +1,11 @@
-"""A clock that can be stepped, for one process: libfaketime, told by a file."""
+"""A clock that can be stepped, of Java alone: libfaketime, told by a file."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
+from ..broker.java import find_java
 from ..errors import FaultError
 
 #: libfaketime, where Debian has it.
@@ -12,7 +14,7 @@ _FILE = "clock"
 
 
 def clock_environment(home: Path) -> dict[str, str]:
-    """Return what makes a process take its time from a file in `home`, as it is set."""
+    """Return what makes Kafka take its time from a file in `home`: a Java that does."""
     found = sorted(Path("/usr/lib").glob(_LIBRARY))
     if not found:
         raise FaultError(
@@ -21,12 +23,18 @@ def clock_environment(home: Path) -> dict[str, str]:
         )
     if not (home / _FILE).exists():
         set_clock(home, 0)
-    return {
-        "LD_PRELOAD": str(found[0]),
-        "FAKETIME_TIMESTAMP_FILE": str(home / _FILE),
-        "FAKETIME_CACHE_DURATION": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    options = {
+        "LD_PRELOAD": found[0],
+        "FAKETIME_TIMESTAMP_FILE": home / _FILE,
+        "FAKETIME_CACHE_DURATION": 1,
+        "FAKETIME_DONT_FAKE_MONOTONIC": 1,
     }
+    words = ["exec", "env", *(f"{name}={value}" for name, value in options.items())]
+    java = home / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    java.write_text(f'#!/bin/sh\n{shlex.join([*words, str(find_java())])} "$@"\n')
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(java.parents[1])}
 
 
 def set_clock(home: Path, seconds: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,13 +86,19 @@ class Results:
 
     def _append(self, entry: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # a kill has cut the last one short
+                    file.write(b"\n")
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
 
     def _lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in _whole(self._path.read_text().splitlines(True))]
+        return list(_whole(self._path.read_text().splitlines()))
 
 
-def _whole(lines: Iterable[str]) -> list[str]:
-    """Leave out a last line that a kill cut short."""
-    return [line for line in lines if line.endswith("\n")]
+def _whole(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Leave out what a kill has cut short."""
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)
