@@ -11,7 +11,7 @@ from ..errors import FaultError, TxResolverError
 from ..locks import FileLock
 from .campaign import Campaign, Interrupted
 from .plan import FAULTS, counts
-from .report import summary
+from .report import summary, write
 from .results import Results
 
 _HOME = Path(".txresolver/faults")
@@ -24,10 +24,10 @@ def main() -> int:
     given = _arguments()
     home = given.home.resolve()
     results = Results(home / "results.jsonl")
-    if given.report:
-        print(summary(results))
-        return 0
     try:
+        if given.report:
+            write(results, given.report)
+            return 0
         with FileLock(home / "lock") as lock:
             if not lock.acquire_after(_DYING_SECONDS):
                 raise FaultError(f"process {lock.owner()} runs a campaign in {home}")
@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=float, default=50, help="transactions a second")
     parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")
-    parser.add_argument("--report", action="store_true", help="print what there are results of")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
     return parser.parse_args()
 
 

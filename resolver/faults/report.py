@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from ..errors import FaultError
 from .results import Result, Results
 
 _HEAD = (
     "| fault | rounds | transactions | lost | doubled | wrongly delivered | recovery p50 / p99 |\n"
     "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
+
+_PLACE = re.compile(r"(<!-- results: .*? -->)\n.*?(<!-- end of results -->)", re.DOTALL)
 
 
 def summary(results: Results) -> str:
@@ -24,6 +29,16 @@ def summary(results: Results) -> str:
         f"Seed {seed}; {len(rounds)} rounds; audits without a violation: {held} of {len(audits)}."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
+
+
+def write(results: Results, file: Path) -> None:
+    """Write the summary into a document, between its two comments."""
+    text, put = _PLACE.subn(
+        lambda found: f"{found[1]}\n{summary(results)}\n{found[2]}", file.read_text()
+    )
+    if put != 1:
+        raise FaultError(f"{file} has no place for results: {_PLACE.pattern}")
+    file.write_text(text)
 
 
 def _row(name: str, rounds: Sequence[Result]) -> str:
