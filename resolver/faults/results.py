@@ -53,16 +53,21 @@ class Results:
 
     def begin(self, campaign: dict[str, Any]) -> None:
         """Begin a new file; raises `FaultError` where one is there that may be gone on with."""
-        if self._path.exists():
+        if self.begun:
             raise FaultError(
                 f"{self._path} has results of another campaign: go on with --resume, or give "
                 "another --home"
             )
         self._append(campaign)
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a campaign."""
+        return self._path.exists()
+
     def campaign(self) -> dict[str, Any]:
         """Return what the campaign was begun with."""
-        if not self._path.exists():
+        if not self.begun:
             raise FaultError(
                 f"{self._path} is not there: nothing to go on with; leave out --resume"
             )
