@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipelines.land_failure import land_failure
+from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session
@@ -48,13 +49,16 @@ def land_query(
     With `available_now` it ends by itself when all that was stored at its start has landed.
     Raises `ResolverError` where the checkpoint does not fit what the tables hold.
     """
-    missing = missing_tables(spark, tables)
-    starting = starting_offsets(spark, settings, tables, checkpoint, missing)
-    create_tables(spark, tables, missing)
-    records = _records(spark, settings, starting)
-    writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
-    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
-    return _start(spark, _triggered(writer, settings, available_now))
+    try:
+        missing = missing_tables(spark, tables)
+        starting = starting_offsets(spark, settings, tables, checkpoint, missing)
+        create_tables(spark, tables, missing)
+        records = _records(spark, settings, starting)
+        writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
+        writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
+        return _start(spark, _triggered(writer, settings, available_now))
+    except (PySparkException, Py4JJavaError, ValueError) as failure:
+        raise start_failure(spark, failure, tables, checkpoint) from failure
 
 
 def land_rest(

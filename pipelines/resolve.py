@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -88,7 +90,7 @@ class Resolve:
             raise self._error
         failure = self.query.exception()
         if failure is not None:
-            raise query_failed("resolve", failure, self._log) from failure
+            raise self._query_failed(failure) from failure
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""
@@ -144,8 +146,17 @@ class Resolve:
         context.setLocalProperty("spark.scheduler.pool", "resolve")
         try:
             return writer.start()
+        except (PySparkException, Py4JJavaError) as failure:  # as where its files are damaged
+            raise self._query_failed(failure) from failure
         finally:
             context.setLocalProperty("spark.scheduler.pool", cast(str, None))
+
+    def _query_failed(self, failure: Exception) -> TxResolverError:
+        remedy = (
+            f"If it does so again, files of its checkpoint {self._checkpoint.path} may be damaged: "
+            "start with --rebuild, which makes a new one; nothing is lost or delivered twice"
+        )
+        return query_failed("resolve", failure, self._log, remedy)
 
     def _records(self) -> DataFrame:
         """Return the records of both topics: one source, whose limit both share by what is left."""

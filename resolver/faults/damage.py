@@ -22,8 +22,9 @@ _REFUSALS = 3
 #: Older than the oldest that Spark goes back to.
 _SECONDS_BEHIND = (3.0, 8.0)
 
-#: The folder that a refusal says to remove.
-_REMOVE = re.compile(r"[Rr]emove [^;:.]*?(/\S+?)[,;: ]")
+#: Where a refusal says what to remove, and the folders there.
+_REMOVE = re.compile(r"[Rr]emove (.*?) start again")
+_FOLDER = re.compile(r"/[^\s,;:]+")
 
 Damage = Callable[[Home, random.Random], Path]
 
