@@ -9,10 +9,12 @@ from pathlib import Path
 
 from ..errors import FaultError, TxResolverError
 from ..locks import FileLock
-from .campaign import Campaign, Interrupted
+from .campaign import Campaign
 from .plan import FAULTS, counts
 from .report import summary, write
 from .results import Results
+from .soak import soak
+from .stopping import Interrupted
 
 _HOME = Path(".txresolver/faults")
 _DYING_SECONDS = 60.0
@@ -32,6 +34,9 @@ def main() -> int:
             if not lock.acquire_after(_DYING_SECONDS):
                 raise FaultError(f"process {lock.owner()} runs a campaign in {home}")
             _log_to(home / "campaign.log")
+            if given.soak:
+                print(soak(home, given.soak, given.rate, given.seed, lock.fileno()))
+                return 0
             if not given.resume:
                 asked = counts(given.rounds, given.only)
                 results.begin({"seed": given.seed, "counts": asked, "rate": given.rate})
@@ -58,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=float, default=50, help="transactions a second")
     parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one world, for so long")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
     return parser.parse_args()
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import random
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from types import FrameType
 
 from ..errors import TxResolverError
 from .audit import audit
@@ -19,9 +14,8 @@ from .fault import Done
 from .judge import Verdict
 from .plan import FAULTS, Round, plan, scenery
 from .results import Result, Results
-from .world import Interrupted, World
-
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from .stopping import Interrupted, told_to_stop
+from .world import World
 
 
 class Campaign:
@@ -39,7 +33,7 @@ class Campaign:
         """Play what is left; raises `Interrupted` when told to stop."""
         played = {result.number for result in self._results.rounds()}
         audited = {done.audited for done in self._results.audits()}
-        with _told_to_stop() as told:
+        with told_to_stop() as told:
             for name, of_world in groupby(self._rounds, lambda one: one.world):
                 rounds = list(of_world)
                 left = [one for one in rounds if one.number not in played]
@@ -83,8 +77,10 @@ class Campaign:
         try:
             done = FAULTS[one.fault].fault(world, chance)
             _see_settled(world)
-        except TxResolverError as failed:
-            error = str(failed)
+        except Interrupted:
+            raise
+        except Exception as failed:  # whatever it is, it is what became of the round
+            error = str(failed) if isinstance(failed, TxResolverError) else repr(failed)
         verdict = world.judge.verdict.since(before)
         return _result(one, done, time.monotonic() - started, world, verdict, error)
 
@@ -123,22 +119,3 @@ def _line(result: Result) -> str:
         f"{result.number:>4} {result.fault:<40} {result.what:<30} {result.took:5.1f} s, recovery "
         f"{result.recovery:4.1f} s, {result.transactions:>5} transactions: {found} {result.error}"
     ).rstrip()
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """Let signals be noted; whoever waits next raises `Interrupted`."""
-    told = threading.Event()
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        told.set()
-
-    before = {number: signal.signal(number, note) for number in _STOPS}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-__all__ = ["Campaign", "Interrupted"]

@@ -26,20 +26,24 @@ _SECONDS_BEHIND = (3.0, 8.0)
 _REMOVE = re.compile(r"[Rr]emove (.*?) start again")
 _FOLDER = re.compile(r"/[^\s,;:]+")
 
-Damage = Callable[[Home, random.Random], Path]
+Find = Callable[[Home], list[Path]]
+Spoil = Callable[[Path, random.Random], None]
 
 
-def damaged(damage: Damage) -> Fault:
-    """Return the fault of a resolver that was killed and finds its files damaged."""
+def damaged(find: Find, spoil: Spoil) -> Fault:
+    """Return the fault of a resolver that was killed and finds one of these files spoilt."""
 
     def fault(world: World, chance: random.Random) -> Done:
+        home = Home(world.resolver_home)
+        world.until(lambda: find(home), "there is no such file yet")
         world.pause(chance.uniform(0, 3))
         resolver = world.take_down("resolver")
         resolver.hit("all")
         see_dead(world, resolver, "all")
-        hit = damage(Home(world.resolver_home), chance)
+        file = chance.choice(find(home))
+        spoil(file, chance)
         said = start_heeding(world)
-        return Done(str(hit.relative_to(world.resolver_home)), " / ".join(said) or "recovered")
+        return Done(str(file.relative_to(home.path)), " / ".join(said) or "recovered")
 
     return fault
 
@@ -101,25 +105,22 @@ def _heed(said: str, home: Path) -> list[str]:
     return ["--rebuild"] if "--rebuild" in said else []
 
 
-def newest(folder: str, spoil: Callable[[Path, random.Random], None]) -> Damage:
-    """Return the damage of the file with the greatest number in a folder of the home."""
+def newest(folders: str) -> Find:
+    """Find the file with the greatest number in each of some folders of a home."""
 
-    def damage(home: Home, chance: random.Random) -> Path:
-        file = chance.choice(_newest(list(home.path.glob(folder))))
-        spoil(file, chance)
-        return file
+    def find(home: Home) -> list[Path]:
+        found = []
+        for folder in sorted(home.path.glob(folders)):
+            numbered = [file for file in folder.iterdir() if file.stem.isdecimal()]
+            found += sorted(numbered, key=lambda file: int(file.stem))[-1:]
+        return found
 
-    return damage
+    return find
 
 
-def named(name: str, spoil: Callable[[Path, random.Random], None]) -> Damage:
-    """Return the damage of a file or folder of the home."""
-
-    def damage(home: Home, chance: random.Random) -> Path:
-        spoil(home.path / name, chance)
-        return home.path / name
-
-    return damage
+def named(name: str) -> Find:
+    """Find the files or folders of a home by their name."""
+    return lambda home: sorted(home.path.glob(name))
 
 
 def truncate(file: Path, chance: random.Random) -> None:
@@ -149,11 +150,3 @@ def lose(path: Path, chance: random.Random) -> None:
 def _forget_checksum(file: Path) -> None:
     """Remove Hadoop's checksum: not every file system has one to notice by."""
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-
-
-def _newest(folders: list[Path]) -> list[Path]:
-    files = []
-    for folder in folders:
-        numbered = [file for file in folder.iterdir() if file.stem.isdecimal()]
-        files.append(max(numbered, key=lambda file: int(file.stem)))
-    return files

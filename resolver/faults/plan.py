@@ -44,21 +44,24 @@ def _damages() -> dict[str, Planned]:
     for job, spark in (("resolve", "checkpoints/resolve/spark"), ("land", "checkpoints/land")):
         for what in ("offsets", "commits"):
             for spoil in (truncate, tear, lose):
-                fault = damaged(newest(f"{spark}/{what}", spoil))
+                fault = damaged(newest(f"{spark}/{what}"), spoil)
                 faults[f"{spoil.__name__} {job}'s last of {what}"] = Planned("damage", fault, 2)
         for spoil in (truncate, lose):
-            fault = damaged(named(f"{spark}/metadata", spoil))
+            fault = damaged(named(f"{spark}/metadata"), spoil)
             faults[f"{spoil.__name__} {job}'s metadata"] = Planned("damage", fault, 2)
-        fault = damaged(named(f"checkpoints/{job}", lose))
+        fault = damaged(named(f"checkpoints/{job}"), lose)
         faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
         faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
     for spoil in (truncate, tear, lose):
-        state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]", spoil))
+        state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]"), spoil)
         faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
-        log = damaged(newest("tables/*/_delta_log", spoil))
+        log = damaged(newest("tables/*/_delta_log"), spoil)
         faults[f"{spoil.__name__} the last of a Delta log"] = Planned("damage", log, 2)
+    for name in ("identity", "settings"):
+        fault = damaged(named(f"checkpoints/resolve/{name}/part-*"), truncate)
+        faults[f"truncate resolve's {name}"] = Planned("damage", fault, 2)
     for name in ("spark", "spark/state", "identity", "settings"):
-        fault = damaged(named(f"checkpoints/resolve/{name}", lose))
+        fault = damaged(named(f"checkpoints/resolve/{name}"), lose)
         faults[f"lose resolve's {name}"] = Planned("damage", fault, 2)
     return faults
 

@@ -28,6 +28,7 @@ from .judge import Judge
 from .ledger import LoadLedger
 from .load import GROUP, LEDGER, TOPICS
 from .process import Victim
+from .stopping import Interrupted
 
 #: Shortened, so that a round is quick: what is silent is asked after a second.
 SHORTENED: Mapping[str, Any] = {
@@ -58,10 +59,6 @@ class Scenery:
     small_disk: bool = False
     #: Kafka takes its time from a file.
     own_clock: bool = False
-
-
-class Interrupted(Exception):
-    """Told to stop."""
 
 
 class World:
@@ -135,7 +132,8 @@ class World:
         arguments = ["resolver", "broker", "--home", str(self.home)]
         clock = clock_environment(self.home) if self._scenery.own_clock else {}
         broker = self._start("broker", "Kafka", arguments, clock)
-        self._until_ready(broker)
+        self.until(lambda: broker.ready or broker.ended, f"Kafka does not start, see {broker.log}")
+        broker.check()
         self.broker = broker
         servers = broker.said(r"^ready: bootstrap=(\S+)")
         self.settings = replace(self.settings, bootstrap_servers=servers)
@@ -256,7 +254,10 @@ class World:
                 made.result(30)
             await_topics(admin, missing)
         names = Names()
-        self._reader = Reader(self.settings, [names.half, names.resolution, *TOPICS])
+        reader = Reader(self.settings, [names.half, names.resolution, *TOPICS])
+        self._reader = reader
+        # What an interrupted campaign has left counts for no round of this one.
+        self.until(lambda: reader.reached_end, "the topics can't be read")
 
     @property
     def sets(self) -> list[str]:
@@ -278,13 +279,3 @@ class World:
         )
         self._started.append(process)
         return process
-
-    def _until_ready(self, process: Victim) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not process.ready:
-            process.check()
-            if self._told.is_set():
-                raise Interrupted
-            if time.monotonic() > until:
-                raise FaultError(f"{process.name} does not start, see {process.log}")
-            self._read()
