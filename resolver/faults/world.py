@@ -41,7 +41,7 @@ SHORTENED: Mapping[str, Any] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 #: Until something must have happened, on a busy machine.
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
 _STOP_SECONDS = 60.0
 _PARTITIONS = 4
