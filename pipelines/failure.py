@@ -8,9 +8,12 @@ _LINES = 3
 _CHARACTERS = 600
 
 
-def query_failed(query: str, failure: Exception, log: str = "Spark's log") -> ResolverError:
-    """Return the error of a query that failed; `log` is where to read on."""
-    return ResolverError(f"the query {query} ended: {in_short(str(failure))}; see {log}")
+def query_failed(
+    query: str, failure: Exception, log: str = "Spark's log", remedy: str = ""
+) -> ResolverError:
+    """Return the error of a query that failed; `log` is where to read on, `remedy` what to do."""
+    more = f". {remedy}" if remedy else ""
+    return ResolverError(f"the query {query} ended: {in_short(str(failure))}; see {log}{more}")
 
 
 def in_short(said: str) -> str:

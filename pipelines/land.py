@@ -8,17 +8,19 @@ Runs in a session beside resolve, or by itself:
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipelines.land_failure import land_failure
+from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session
@@ -28,6 +30,8 @@ from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
 from resolver.tables import TABLES, Table, topics_pattern
 from resolver.tables.delta import append, create_tables, missing_tables, table_path
+
+logger = logging.getLogger(__name__)
 
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
@@ -45,13 +49,16 @@ def land_query(
     With `available_now` it ends by itself when all that was stored at its start has landed.
     Raises `ResolverError` where the checkpoint does not fit what the tables hold.
     """
-    missing = missing_tables(spark, tables)
-    starting = starting_offsets(spark, settings, tables, checkpoint, missing)
-    create_tables(spark, tables, missing)
-    records = _records(spark, settings, starting)
-    writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
-    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
-    return _start(spark, _triggered(writer, settings, available_now))
+    try:
+        missing = missing_tables(spark, tables)
+        starting = starting_offsets(spark, settings, tables, checkpoint, missing)
+        create_tables(spark, tables, missing)
+        records = _records(spark, settings, starting)
+        writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
+        writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
+        return _start(spark, _triggered(writer, settings, available_now))
+    except (PySparkException, Py4JJavaError, ValueError) as failure:
+        raise start_failure(spark, failure, tables, checkpoint) from failure
 
 
 def land_rest(
@@ -93,8 +100,10 @@ class _Landing:
                 rows = sum(n for topic, n in counts.items() if table.holds(topic, self._names))
                 if rows:
                     self._append(table, batch, rows, f"{query_id}.{table.name}", batch_id)
+                    logger.debug("land's batch %d: %d rows in %s", batch_id, rows, table.name)
         finally:
             batch.unpersist()
+        logger.debug("land's batch %d: landed, for Spark to note in its commit log", batch_id)
 
     def _append(
         self, table: Table, batch: DataFrame, count: int, app_id: str, batch_id: int

@@ -5,26 +5,60 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from pipelines.failure import query_failed
+from pipelines.failure import in_short, query_failed
 from resolver.errors import ResolverError
+from resolver.tables import TABLES
+from resolver.tables.delta import table_path, writers
 
 # Spark's Kafka source says it in all that `failOnDataLoss` is about; what was lost stands behind.
 _LOST = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<what>[^\n]*)", re.DOTALL)
 
 
 def land_failure(
-    failure: StreamingQueryException, checkpoint: Path | str, log: str = "Spark's log"
+    failure: Exception, checkpoint: Path | str, log: str = "Spark's log"
 ) -> ResolverError:
     """Return the error to raise for a query that failed; `log` is where to read on."""
     lost = _LOST.search(str(failure))
     if lost is None:
-        return query_failed("land", failure, log)
+        return query_failed("land", failure, log, _remedy(checkpoint))
     what = lost["what"].partition(" SQLSTATE")[0].rstrip(". ")
     return ResolverError(
         "land stopped, as a topic or records that it had not read are gone from Kafka "
         f"({what}); if they may be missing in the tables, as after deleting a retired group's "
         f"check topic, remove land's checkpoint, the folder {checkpoint}, and start again: the "
         "tables keep what landed, and land goes on after it"
+    )
+
+
+def start_failure(
+    spark: SparkSession, failure: Exception, tables: Path | str, checkpoint: Path | str
+) -> ResolverError:
+    """Return the error to raise where the query can't be started: which tables are damaged."""
+    damaged = [path for table in TABLES if not _readable(spark, path := table_path(tables, table))]
+    if not damaged:
+        return land_failure(failure, checkpoint)
+    folders = ", ".join(damaged)
+    return ResolverError(
+        f"the logs of these tables can't be read: {folders} ({in_short(str(failure))}). If they "
+        f"can't be put back, remove the folders {folders} and {checkpoint} and start again: what "
+        "Kafka still has of them lands again"
+    )
+
+
+def _readable(spark: SparkSession, path: str) -> bool:
+    try:
+        writers(spark, path)
+    except (PySparkException, Py4JJavaError):
+        return False
+    return True
+
+
+def _remedy(checkpoint: Path | str) -> str:
+    return (
+        "If it does so again, files of land's checkpoint may be damaged: remove the folder "
+        f"{checkpoint} and start again: the tables keep what landed, and land goes on after it"
     )

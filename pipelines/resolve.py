@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -32,6 +34,8 @@ from resolver.ranges import ranges
 from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
+
+logger = logging.getLogger(__name__)
 
 
 class Resolve:
@@ -86,7 +90,7 @@ class Resolve:
             raise self._error
         failure = self.query.exception()
         if failure is not None:
-            raise query_failed("resolve", failure, self._log) from failure
+            raise self._query_failed(failure) from failure
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""
@@ -141,11 +145,22 @@ class Resolve:
         context.setLocalProperty("spark.scheduler.pool", "resolve")
         try:
             return writer.start()
+        except (PySparkException, Py4JJavaError) as failure:  # as where its files are damaged
+            raise self._query_failed(failure) from failure
         finally:
             context.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
+    def _query_failed(self, failure: Exception) -> TxResolverError:
+        remedy = (
+            f"If it does so again, files of its checkpoint {self._checkpoint.path} may be damaged: "
+            "start with --rebuild, which makes a new one; nothing is lost or delivered twice"
+        )
+        return query_failed("resolve", failure, self._log, remedy)
+
     def _deliver(self, batch: DataFrame, batch_id: int) -> None:
+        logger.debug("batch %d: deciding", batch_id)
         rows = batch.toArrow().to_pylist()
+        logger.debug("batch %d: decided", batch_id)
         rows.sort(key=lambda row: (row["queue"], row["part"]))
         try:
             self._delivery.deliver(batch_id, [row["decisions"] for row in rows])
@@ -156,6 +171,7 @@ class Resolve:
             if row["part"] == 0:
                 due = row["wake_at_ms"]
                 self._clock.set(row["queue"], due if due >= 0 else None)
+        logger.debug("batch %d: done, for Spark to note in its commit log", batch_id)
 
     def _fail(self, error: TxResolverError) -> None:
         self._error = error

@@ -14,7 +14,7 @@ import orjson
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from .errors import SettingsError
+from .errors import ResolverError, SettingsError
 from .planned import PlannedSettings
 from .step import StepSettings
 
@@ -95,7 +95,13 @@ class Checkpoint:
         return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
 
     def _read(self, name: str) -> list[Any]:
-        return [orjson.loads(line) for line in self._lines(name)]
+        try:
+            return [orjson.loads(line) for line in self._lines(name)]
+        except orjson.JSONDecodeError as error:
+            raise ResolverError(
+                f"{self.path}/{name}, of the checkpoint, is damaged ({error}): put it back, or "
+                "start with --rebuild, which makes a new checkpoint"
+            ) from error
 
     def _lines(self, name: str) -> list[str]:
         try:

@@ -14,6 +14,7 @@ TxResolverError
 ├── ListenerError               a listener is missing or unusable
 ├── DemoError                   the demo could not be shown to its end
 ├── AuditError                  the ledger could not be audited (exit code 4)
+├── FaultError                  a fault campaign could not go on
 ├── AgentHung                   every thread of the agent waits for a listener that does not return
 └── ResolverError               the resolver can't go on
     ├── MarkerMismatch          the marker speaks of another query or of another content
@@ -88,6 +89,10 @@ class AuditError(TxResolverError):
     """The ledger could not be audited; whether it holds is not known."""
 
     exit_code = 4
+
+
+class FaultError(TxResolverError):
+    """A fault campaign could not go on."""
 
 
 class ResolverError(TxResolverError):

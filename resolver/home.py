@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,8 @@ class Home:
                 f"process {self._lock.owner()} runs in home {self.path}: stop it, or give another "
                 "with --home"
             )
+        # Of a run that was killed: copies of all jars, and local state.
+        shutil.rmtree(self.path / "spark", ignore_errors=True)
         return self
 
     def __exit__(

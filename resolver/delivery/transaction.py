@@ -101,6 +101,7 @@ class TransactionalProducer:
         logger.debug("batch %d: transaction open", marker.batch)
         count = self._send(messages, narrow)
         self._flush()
+        logger.debug("batch %d: %d records written", marker.batch, count)
         positions, metadata = self._group.positions(marker), self._group.metadata()
         self._producer.send_offsets_to_transaction(positions, metadata, _COMMIT_SECONDS)
         self._producer.commit_transaction(_COMMIT_SECONDS)

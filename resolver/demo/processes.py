@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -24,7 +24,10 @@ _OTHERS_SECONDS = 20.0
 
 
 class Process:
-    """A Python module that runs with a log of its own, until told to stop or killed."""
+    """A Python module that runs with a log of its own, until told to stop or killed.
+
+    `prefix` is a command that runs another, such as nsenter.
+    """
 
     def __init__(
         self,
@@ -35,11 +38,12 @@ class Process:
         env: Mapping[str, str],
         lock: int,
         stop_seconds: float,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.log = log
         self.stop_seconds = stop_seconds
-        command = [sys.executable, "-u", "-m", *arguments]
+        command = [*prefix, sys.executable, "-u", "-m", *arguments]
         self._guarded = Guarded(command, folder, log, (lock,), env)
 
     @property
@@ -82,10 +86,21 @@ class Process:
             self._end_others(meanwhile)
         return status
 
+    def members(self) -> list[psutil.Process]:
+        """Return it and what it has started, as far as that runs: all of its session."""
+        found = []
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile, or another user's
+                process = psutil.Process(pid)
+                ours = os.getsid(pid) == self._guarded.session
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
     def _end_others(self, meanwhile: Callable[[], object]) -> None:
         """See the end of what it has started: Spark's JVM ends a moment after its Python."""
         begun = time.monotonic()
-        while others := _in_session(self._guarded.session):
+        while others := self.members():
             waited = time.monotonic() - begun
             if waited > 2 * _OTHERS_SECONDS:
                 raise DemoError(f"process {others[0].pid}, of {self.name}, does not end")
@@ -103,16 +118,6 @@ class Process:
             return self.log.read_text(errors="replace")
         except FileNotFoundError:  # its shell is about to make it
             return ""
-
-
-def _in_session(session: int) -> list[psutil.Process]:
-    found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile, or another user's
-            process = psutil.Process(pid)
-            if os.getsid(pid) == session and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 def _kill(processes: list[psutil.Process]) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from resolver.checkpoint import Checkpoint
-from resolver.errors import SettingsError
+from resolver.errors import ResolverError, SettingsError
 from resolver.step import StepSettings
 
 FIRST, SECOND, THIRD = (StepSettings(transaction_timeout_ms=ms) for ms in (1, 2, 3))
@@ -54,6 +54,15 @@ def test_its_identity_stays(reopen: Reopen, spark: SparkSession, tmp_path: Path)
     identity = reopen().identity()
     assert reopen().identity() == identity
     assert Checkpoint(spark, str(tmp_path / "another")).identity() != identity
+
+
+def test_a_damaged_file_is_an_error_that_says_what_to_do(reopen: Reopen, tmp_path: Path) -> None:
+    reopen().identity()
+    (file,) = (tmp_path / "checkpoint" / "identity").glob("part-*")
+    file.write_text('"cut sho')
+    (file.parent / f".{file.name}.crc").unlink()
+    with pytest.raises(ResolverError, match=r"checkpoint/identity.* is damaged.*--rebuild"):
+        reopen().identity()
 
 
 def test_other_settings_hold_from_the_first_batch_not_yet_planned(

@@ -71,6 +71,43 @@ def test_tables_that_are_gone_are_not_made_anew_behind_their_checkpoint(ledger: 
     ledger.assert_landed_once()
 
 
+@pytest.mark.parametrize("spoilt", ["cut short", "lost"])
+def test_a_table_whose_log_is_damaged_is_named_and_lands_again(ledger: Ledger, spoilt: str) -> None:
+    land_halves(ledger, 2)
+    land_halves(ledger, 3)
+    last = max((ledger.tables / "half" / "_delta_log").glob("*.json"))
+    (last.parent / f".{last.name}.crc").unlink()
+    if spoilt == "lost":
+        last.unlink()
+    else:
+        last.write_bytes(last.read_bytes()[:-40])
+    with pytest.raises(ResolverError) as refused:
+        ledger.land()
+    folders = f"remove the folders {ledger.tables / 'half'} and {ledger.checkpoint} and start again"
+    assert folders in str(refused.value)
+    shutil.rmtree(ledger.tables / "half")
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+@pytest.mark.parametrize("folder", ["offsets", "commits"])
+def test_a_damaged_checkpoint_is_refused_with_the_way_out(ledger: Ledger, folder: str) -> None:
+    land_halves(ledger, 2)
+    last = max((ledger.checkpoint / folder).glob("[0-9]*"))
+    (last.parent / f".{last.name}.crc").unlink()
+    last.write_bytes(last.read_bytes()[:-5])
+    write_halves(ledger, 1)
+    with pytest.raises((ResolverError, StreamingQueryException)) as failed:
+        ledger.land()
+    error = failed.value
+    said = error if isinstance(error, ResolverError) else land_failure(error, ledger.checkpoint)
+    assert f"remove the folder {ledger.checkpoint} and start again" in str(said)
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
 def test_after_a_groups_check_topic_was_deleted_land_says_how_to_go_on(ledger: Ledger) -> None:
     ledger.make_topics("payments")
     write_checks(ledger, "payments", 3)

@@ -1,0 +1,78 @@
+"""`scripts/faults`: a campaign of faults against the running system."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from ..errors import FaultError, TxResolverError
+from ..locks import FileLock
+from .campaign import Campaign
+from .plan import FAULTS, counts
+from .report import summary, write
+from .results import Results
+from .soak import soak
+from .stopping import Interrupted
+
+_HOME = Path(".txresolver/faults")
+_DYING_SECONDS = 60.0
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run a campaign, or go on with one; the exit code is 1 if anything was not as it must be."""
+    given = _arguments()
+    home = given.home.resolve()
+    results = Results(home / "results.jsonl")
+    try:
+        if given.report:
+            write(results, given.report)
+            return 0
+        with FileLock(home / "lock") as lock:
+            if not lock.acquire_after(_DYING_SECONDS):
+                raise FaultError(f"process {lock.owner()} runs a campaign in {home}")
+            _log_to(home / "campaign.log")
+            if given.soak:
+                print(soak(home, given.soak, given.rate, given.seed, lock.fileno()))
+                return 0
+            if not given.resume:
+                asked = counts(given.rounds, given.only)
+                results.begin({"seed": given.seed, "counts": asked, "rate": given.rate})
+            Campaign(home, results).run(lock.fileno())
+    except Interrupted:
+        print("Interrupted: everything is stopped; go on with --resume.", file=sys.stderr)
+        return _INTERRUPTED
+    except TxResolverError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(summary(results))
+    return 0 if results.hold else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/faults", description=__doc__, usage="scripts/faults [OPTION...]"
+    )
+    parser.add_argument("--rounds", type=int, help="in all; each fault gets its share, at least 1")
+    parser.add_argument("--seed", type=int, default=1, help="the same seed, the same campaign")
+    parser.add_argument("--resume", action="store_true", help="go on where one was interrupted")
+    parser.add_argument(
+        "--only", action="append", choices=list(FAULTS), metavar="FAULT", default=[]
+    )
+    parser.add_argument("--rate", type=float, default=50, help="transactions a second")
+    parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one world, for so long")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
+    return parser.parse_args()
+
+
+def _log_to(file: Path) -> None:
+    """Keep all loggers, librdkafka's among them, from the terminal."""
+    form = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    logging.basicConfig(filename=file, level=logging.INFO, format=form, force=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

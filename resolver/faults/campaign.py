@@ -1,0 +1,121 @@
+"""A campaign: world after world, in each round after round, the ledger compared after each."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from ..errors import TxResolverError
+from .audit import audit
+from .fault import Done
+from .judge import Verdict
+from .plan import FAULTS, Round, plan, scenery
+from .results import Result, Results
+from .stopping import Interrupted, told_to_stop
+from .world import World
+
+
+class Campaign:
+    """The rounds of a seed in a folder; what its results have is not played again."""
+
+    def __init__(self, home: Path, results: Results) -> None:
+        asked = results.campaign()
+        self._home = home
+        self._seed: int = asked["seed"]
+        self._rate: float = asked["rate"]
+        self._rounds = plan(self._seed, asked["counts"])
+        self._results = results
+
+    def run(self, lock: int) -> None:
+        """Play what is left; raises `Interrupted` when told to stop."""
+        played = {result.number for result in self._results.rounds()}
+        audited = {done.audited for done in self._results.audits()}
+        with told_to_stop() as told:
+            for name, of_world in groupby(self._rounds, lambda one: one.world):
+                rounds = list(of_world)
+                left = [one for one in rounds if one.number not in played]
+                while left or name not in audited:
+                    world = World(
+                        self._home / name, scenery(rounds[0].fault), self._rate, lock, told
+                    )
+                    left = self._visit(world, name, left)
+                    audited.add(name)
+
+    def _visit(self, world: World, name: str, rounds: list[Round]) -> list[Round]:
+        """Play rounds and audit the world; return what is left after one that failed."""
+        left = list(rounds)
+        with world:
+            while left:
+                result = self._play(world, left.pop(0))
+                self._results.add(result)
+                print(_line(result), flush=True)
+                if result.error:
+                    break
+            else:
+                self._end(world, name)
+                return []
+        # Kept for a look into it; the others need one that is whole.
+        world.home.rename(world.home.with_name(f"{name}.failed-{result.number}"))
+        return left
+
+    def _end(self, world: World, name: str) -> None:
+        settled = world.drain()
+        said = audit(world, name)
+        if not settled:
+            said = replace(said, exit_code=1, said=f"{world.judge.verdict.lost}; {said.said}")
+        self._results.add(said)
+        print(f"audit of {name}: exit code {said.exit_code}", flush=True)
+
+    def _play(self, world: World, one: Round) -> Result:
+        chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable
+        started, before = time.monotonic(), world.judge.verdict.copy()
+        world.restarts.clear()
+        done, error = Done(""), ""
+        try:
+            done = FAULTS[one.fault].fault(world, chance)
+            _see_settled(world)
+        except Interrupted:
+            raise
+        except Exception as failed:  # whatever it is, it is what became of the round
+            error = str(failed) if isinstance(failed, TxResolverError) else repr(failed)
+        verdict = world.judge.verdict.since(before)
+        return _result(one, done, time.monotonic() - started, world, verdict, error)
+
+
+def _see_settled(world: World) -> None:
+    """Wait until something begun since the fault is visible, and all that was begun has ended."""
+    owed = set(world.judge.open)
+    world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
+    world.settle(owed)
+
+
+def _result(
+    one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
+) -> Result:
+    return Result(
+        number=one.number,
+        world=one.world,
+        fault=one.fault,
+        what=done.what,
+        proof=done.proof,
+        took=round(took, 2),
+        recovery=round(world.judge.recovery or 0, 2),
+        transactions=verdict.settled,
+        lost=verdict.lost,
+        doubled=verdict.doubled,
+        wrong=verdict.wrong,
+        restarts=list(world.restarts),
+        error=error,
+    )
+
+
+def _line(result: Result) -> str:
+    faults = {name: len(getattr(result, name)) for name in ("lost", "doubled", "wrong")}
+    found = ", ".join(f"{count} {name}" for name, count in faults.items())
+    return (
+        f"{result.number:>4} {result.fault:<40} {result.what:<30} {result.took:5.1f} s, recovery "
+        f"{result.recovery:4.1f} s, {result.transactions:>5} transactions: {found} {result.error}"
+    ).rstrip()

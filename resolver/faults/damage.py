@@ -1,0 +1,152 @@
+"""Files that are torn, truncated, missing or old, as after a disk's failure or a bad restore.
+
+The resolver must get over it, or refuse to start and say what to do; that is then done.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import FaultError
+from ..home import Home
+from .fault import Done, Fault
+from .kills import see_dead
+from .world import World
+
+#: How often a start may be refused, each time with another thing to do.
+_REFUSALS = 3
+#: Older than the oldest that Spark goes back to.
+_SECONDS_BEHIND = (3.0, 8.0)
+
+#: Where a refusal says what to remove, and the folders there.
+_REMOVE = re.compile(r"[Rr]emove (.*?) start again")
+_FOLDER = re.compile(r"/[^\s,;:]+")
+
+Find = Callable[[Home], list[Path]]
+Spoil = Callable[[Path, random.Random], None]
+
+
+def damaged(find: Find, spoil: Spoil) -> Fault:
+    """Return the fault of a resolver that was killed and finds one of these files spoilt."""
+
+    def fault(world: World, chance: random.Random) -> Done:
+        home = Home(world.resolver_home)
+        world.until(lambda: find(home), "there is no such file yet")
+        world.pause(chance.uniform(0, 3))
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        file = chance.choice(find(home))
+        spoil(file, chance)
+        said = start_heeding(world)
+        return Done(str(file.relative_to(home.path)), " / ".join(said) or "recovered")
+
+    return fault
+
+
+def restored(checkpoint: str) -> Fault:
+    """Return the fault of a checkpoint of which an older copy is put back."""
+
+    def fault(world: World, chance: random.Random) -> Done:
+        folder = world.resolver_home / "checkpoints" / checkpoint
+        copy = world.home / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        shutil.copytree(folder, copy)
+        world.start_resolver()
+        world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
+        world.pause(chance.uniform(*_SECONDS_BEHIND))
+        resolver = world.take_down("resolver")
+        resolver.hit("all")
+        see_dead(world, resolver, "all")
+        shutil.rmtree(folder)
+        copy.rename(folder)
+        said = start_heeding(world)
+        return Done(f"an older copy of {checkpoint}", " / ".join(said) or "recovered")
+
+    return fault
+
+
+def start_heeding(world: World) -> list[str]:
+    """Start the resolver, doing what a refusal says; return what was said."""
+    said: list[str] = []
+    more: list[str] = []
+    while True:
+        resolver = world.start_resolver(*more)
+        world.resolver = None  # not to be started again by itself
+        world.until(lambda: resolver.ready or resolver.ended, "the resolver does not start")  # noqa: B023
+        if not resolver.ended:
+            world.resolver = resolver
+            return said
+        said.append(resolver.last_words)
+        resolver.end()
+        if len(said) > _REFUSALS:
+            raise FaultError(f"refused again and again: {said}")
+        more = _heed(said[-1], world.resolver_home)
+
+
+def _heed(said: str, home: Path) -> list[str]:
+    """Do what a refusal says by hand, and return what it says to start with."""
+    removed = [
+        Path(folder) for folder in re.findall(r"[Rr]emove [^;:.]*?(/\S+?)[,;: ]", said + " ")
+    ]
+    if "--rebuild" not in said and not removed:
+        raise FaultError(f"refused, and not said what to do: {said}")
+    for folder in removed:
+        if not folder.is_relative_to(home):
+            raise FaultError(f"told to remove {folder}: {said}")
+        shutil.rmtree(folder)
+    return ["--rebuild"] if "--rebuild" in said else []
+
+
+def newest(folders: str) -> Find:
+    """Find the file with the greatest number in each of some folders of a home."""
+
+    def find(home: Home) -> list[Path]:
+        found = []
+        for folder in sorted(home.path.glob(folders)):
+            numbered = [file for file in folder.iterdir() if file.stem.isdecimal()]
+            found += sorted(numbered, key=lambda file: int(file.stem))[-1:]
+        return found
+
+    return find
+
+
+def named(name: str) -> Find:
+    """Find the files or folders of a home by their name."""
+    return lambda home: sorted(home.path.glob(name))
+
+
+def truncate(file: Path, chance: random.Random) -> None:
+    """Leave only a beginning of a file, nothing perhaps."""
+    with file.open("r+b") as open_file:
+        open_file.truncate(chance.randrange(max(1, file.stat().st_size)))
+    _forget_checksum(file)
+
+
+def tear(file: Path, chance: random.Random) -> None:
+    """Let a file end in zeros, as where its size was written and its data were not."""
+    size = file.stat().st_size
+    kept = chance.randrange(max(1, size))
+    file.write_bytes(file.read_bytes()[:kept] + b"\0" * (size - kept))
+    _forget_checksum(file)
+
+
+def lose(path: Path, chance: random.Random) -> None:
+    """Remove a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+        _forget_checksum(path)
+
+
+def _forget_checksum(file: Path) -> None:
+    """Remove Hadoop's checksum: not every file system has one to notice by."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -1,0 +1,180 @@
+"""The judge: the load's ledger against what a `read_committed` consumer finds in the topics.
+
+What must not be (a second message, one that nobody decided to commit) is seen as soon as it is
+read. What must be is waited for: `open` has the halves whose story is not yet complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..demo.delivered import delivered_content
+from ..demo.reading import Read
+from ..protocol import Names, decode_resolution
+from ..protocol.names import HALF_OFFSET
+from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, Stored, digest
+from .load import TOPICS, Fate, name_of
+
+
+@dataclass
+class Verdict:
+    """What was found: how many stories are complete, and which are not as they must be."""
+
+    settled: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def since(self, earlier: Verdict) -> Verdict:
+        return Verdict(
+            self.settled - earlier.settled,
+            self.lost[len(earlier.lost) :],
+            self.doubled[len(earlier.doubled) :],
+            self.wrong[len(earlier.wrong) :],
+        )
+
+    def copy(self) -> Verdict:
+        return Verdict(self.settled, list(self.lost), list(self.doubled), list(self.wrong))
+
+    @property
+    def holds(self) -> bool:
+        return not (self.lost or self.doubled or self.wrong)
+
+
+class Judge:
+    """Takes records in any order between the topics, each topic's as Kafka gives them.
+
+    Halves are known as `queue:offset`, messages by the name that the load gave them. Of a story
+    that is complete only its place is kept, to know a double by.
+    """
+
+    def __init__(self, ledger: LoadLedger, names: Names) -> None:
+        self._ledger = ledger
+        self._names = names
+        self._read_to = {"sent": 0, "stored": 0, "decided": 0}
+        self._sent: dict[str, Sent] = {}
+        self._stored: dict[str, Stored] = {}
+        self._decided: dict[str, str] = {}
+        self._name_of: dict[str, str] = {}
+        self._outcomes: dict[str, str] = {}
+        self._delivered: set[str] = set()
+        self._ended: set[str] = set()
+        self._undecided: set[str] = set()
+        self._since = 0.0
+        #: Seconds from then until a transaction that was begun later was visible.
+        self.recovery: float | None = None
+        #: How far Kafka's clock is ahead of ours, by the last half that has an outcome.
+        self.ahead_seconds = 0
+        self.open: set[str] = set()
+        self.verdict = Verdict()
+
+    def count_from(self, since: float) -> None:
+        """Take the recovery from this time on."""
+        self._since, self.recovery = since, None
+
+    def undecided(self) -> list[str]:
+        """Return the names of messages whose half is stored and whose fate the load has open."""
+        return [
+            name
+            for name in self._stored
+            if name not in self._decided and self._sent[name].fate != Fate.NEVER.name
+        ]
+
+    def take(self, reads: list[Read]) -> None:
+        """Take records; the ledger is read after them, so it knows what they come from."""
+        self._read_ledger()
+        touched = {self._take(read) for read in reads}
+        for half in touched & self.open:
+            self._complete(half)
+
+    def give_up(self, halves: set[str]) -> None:
+        """Count as lost what is still open of these."""
+        for half in sorted(halves & self.open):
+            self.verdict.lost.append(f"{half}: still open")
+            self.open.discard(half)
+
+    def _read_ledger(self) -> None:
+        for number, sent in self._ledger.sent_after(self._read_to["sent"]):
+            self._sent[sent.name] = sent
+            self._read_to["sent"] = number
+        for number, stored in self._ledger.stored_after(self._read_to["stored"]):
+            self._begin(stored.half, stored.name)
+            self._stored[stored.name] = stored
+            self._read_to["stored"] = number
+        for number, decided in self._ledger.decided_after(self._read_to["decided"]):
+            self._decided[decided.name] = decided.outcome
+            if decided.outcome == COMMIT and decided.name in self._undecided:
+                self.verdict.lost.append(f"{decided.name}: rolled back before it was decided")
+            self._read_to["decided"] = number
+
+    def _begin(self, half: str, name: str) -> None:
+        known = self._name_of.setdefault(half, name)
+        if known != name:
+            self.verdict.wrong.append(f"{half}: acknowledged as {name}, stored as {known}")
+        if half not in self._ended:
+            self.open.add(half)
+
+    def _take(self, read: Read) -> str:
+        if read.topic == self._names.half:
+            half = f"{read.partition}:{read.offset}"
+            self._begin(half, name_of(read.headers))
+            return half
+        if read.topic == self._names.resolution:
+            said = decode_resolution(read.value)
+            half = f"{said.queue}:{said.offset}"
+            self._resolve(half, said.outcome.value)
+            self.ahead_seconds = (said.stored_at - said.born_at) // 1_000
+            return half
+        half = read.header(HALF_OFFSET) or f"{read.topic}:{read.partition}:{read.offset}"
+        if read.topic in TOPICS:
+            self._deliver(half, read)
+        return half
+
+    def _resolve(self, half: str, outcome: str) -> None:
+        if half in self._outcomes or half in self._ended:
+            self.verdict.doubled.append(f"{half}: another outcome, {outcome}")
+        self._outcomes[half] = outcome
+
+    def _deliver(self, half: str, read: Read) -> None:
+        name = name_of(read.headers)
+        if half in self._delivered:
+            self.verdict.doubled.append(f"{half}: another message in {read.topic}")
+            return
+        self._delivered.add(half)
+        _, content = delivered_content(read)
+        if self._decided.get(name) != COMMIT:
+            decided = self._decided.get(name, "nothing")
+            self.verdict.wrong.append(f"{half}: delivered, and the load decided {decided}")
+        elif digest(read.topic, *content) != self._sent[name].content:
+            self.verdict.wrong.append(f"{half}: delivered with other bits than were sent")
+        self._note_recovery(name, read.received_ms / 1_000)
+
+    def _note_recovery(self, name: str, received_at: float) -> None:
+        stored = self._stored.get(name)
+        if self.recovery is None and stored is not None and stored.at > self._since:
+            self.recovery = received_at - self._since
+
+    def _complete(self, half: str) -> None:
+        """End a half's story if it has an outcome and, if that is a commit, its message."""
+        outcome, name = self._outcomes.get(half), self._name_of[half]
+        if outcome is None or (outcome == COMMIT and half not in self._delivered):
+            return
+        decided = self._decided.get(name)
+        if outcome == COMMIT and decided != COMMIT:
+            self.verdict.wrong.append(f"{half}: {outcome}, and the load decided {decided}")
+        elif outcome != COMMIT and decided == COMMIT:
+            self.verdict.lost.append(f"{half}: {outcome}, and the load decided {decided}")
+        elif outcome not in (COMMIT, ROLLBACK):
+            self.verdict.wrong.append(f"{half}: {outcome}, with an agent that answers")
+        if decided is None:
+            self._undecided.add(name)
+        self._forget(half, name)
+
+    def _forget(self, half: str, name: str) -> None:
+        self.open.discard(half)
+        self._ended.add(half)
+        self.verdict.settled += 1
+        for known in (self._sent, self._stored, self._decided):
+            known.pop(name, None)
+        self._outcomes.pop(half)
+        self._name_of.pop(half)

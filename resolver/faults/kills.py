@@ -1,0 +1,119 @@
+"""kill -9: of the resolver at any moment and at named points, of its neighbours, of several."""
+
+from __future__ import annotations
+
+import random
+
+from .doomed import Doom
+from .fault import Done, Fault
+from .process import Victim
+from .world import World
+
+#: The log line of each point.
+RESOLVE_POINTS = {
+    "before deciding": r"^batch \d+: deciding",
+    "before the Kafka transaction": r"^batch \d+: decided",
+    "in the Kafka transaction": r"^batch \d+: \d+ records written",
+    "after the Kafka transaction": r"^batch \d+: transaction committed",
+    "before Spark's commit log": r"^batch \d+: done",
+}
+LAND_POINTS = {
+    "between two tables": r"^land's batch \d+: \d+ rows in",
+    "between Delta and the checkpoint": r"^land's batch \d+: landed",
+}
+#: Per cent: the machine, the driver's Python, Spark's JVM.
+_VICTIMS = {"all": 60, "python": 20, "jvm": 20}
+_KILLED_WHILE_STARTING = 0.2
+
+
+def some_victim(chance: random.Random) -> str:
+    """Draw who of the resolver is killed."""
+    (victim,) = chance.choices(list(_VICTIMS), list(_VICTIMS.values()))
+    return victim
+
+
+def kill_resolver(world: World, chance: random.Random) -> Done:
+    """Kill it at any moment, now and then once more while it starts."""
+    world.pause(chance.uniform(0, 2))
+    resolver, victim = world.take_down("resolver"), some_victim(chance)
+    resolver.hit(victim)
+    see_dead(world, resolver, victim)
+    what = f"kill -9 of {victim}"
+    if chance.random() < _KILLED_WHILE_STARTING:
+        resolver = world.start_resolver()
+        seconds = chance.uniform(0, 8)
+        world.pause(seconds)
+        world.take_down("resolver").hit("all")
+        see_dead(world, resolver, "all")
+        what += f", and again {seconds:.1f} s after its start"
+    world.start_resolver()
+    return Done(what)
+
+
+def kill_resolver_at(pattern: str) -> Fault:
+    """Return the fault of being killed at a line of its log."""
+
+    def kill(world: World, chance: random.Random) -> Done:
+        world.pause(chance.uniform(0, 1))
+        victim = some_victim(chance)
+        resolver = world.take_down("resolver")
+        world.doom(Doom(pattern, victim))
+        world.until(lambda: resolver.hit_at, "the resolver does not come to the point")
+        see_dead(world, resolver, victim)
+        world.start_resolver()
+        return Done(f"kill -9 of {victim}", resolver.hit_at)
+
+    return kill
+
+
+def see_dead(world: World, resolver: Victim, victim: str) -> None:
+    """Count from now; return when it has ended, and if all of it was killed, all of it has."""
+    world.mark()
+    world.until(lambda: resolver.ended, f"without its {victim} the resolver does not end")
+    if victim == "all":
+        resolver.end()
+
+
+def kill_agent(world: World, chance: random.Random) -> Done:
+    """Kill the agent, and start it again after a while."""
+    world.pause(chance.uniform(0, 2))
+    world.take_down("agent").end()
+    world.mark()
+    seconds = chance.uniform(0, 5)
+    world.pause(seconds)
+    world.start_agent()
+    return Done(f"kill -9, down for {seconds:.1f} s")
+
+
+def kill_load(world: World, chance: random.Random) -> Done:
+    """Kill the producers; what they had begun and not ended is left to the checks."""
+    world.pause(chance.uniform(0, 2))
+    world.take_down("load").end()
+    world.mark()
+    world.pause(0)
+    between = len(world.judge.undecided())
+    world.start_load()
+    return Done("kill -9", f"{between} between half and op")
+
+
+def kill_broker(world: World, chance: random.Random) -> Done:
+    """Kill Kafka, and start it again."""
+    world.pause(chance.uniform(0, 2))
+    world.take_down("broker").end()
+    world.mark()
+    world.start_broker()
+    return Done("kill -9")
+
+
+def kill_several(world: World, chance: random.Random) -> Done:
+    """Kill two or more of all four at once."""
+    names = ["resolver", "agent", "load", "broker"]
+    chosen = chance.sample(names, chance.randrange(2, 5))
+    world.pause(chance.uniform(0, 2))
+    for name in chosen:
+        world.take_down(name).end()
+    world.mark()
+    # Kafka first: nothing else comes up without it.
+    for name in sorted(chosen, key=["broker", "resolver", "agent", "load"].index):
+        getattr(world, f"start_{name}")()
+    return Done(f"kill -9 of {', '.join(sorted(chosen))}")

@@ -1,0 +1,173 @@
+"""The load: `python -m resolver.faults.load`, transactions of every fate at a steady rate.
+
+Its listener, `resolver.faults.load:Answers`, is what `txresolver agent` answers checks with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from pathlib import Path
+
+from ..cli.signals import until_stopped
+from ..errors import SendError
+from ..listener import TransactionListener
+from ..message import Message
+from ..producer import TransactionProducer
+from ..protocol import TransactionStatus
+from ..transaction import Transaction
+from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+
+#: Names the ledger's file.
+LEDGER = "FAULTS_LEDGER"
+GROUP = "faults"
+TOPICS = ("faults.one", "faults.two")
+#: The header that says which message of the ledger one is.
+NAME = "name"
+_THREADS = 8
+#: A transaction has begun and is not decided for so long: a kill finds some there.
+_THINKING_SECONDS = (0.0, 0.1)
+_PAUSE_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Fate(str, Enum):
+    """What the load decides, and what it says of it."""
+
+    COMMIT = "commits, and says so"
+    ROLLBACK = "rolls back, and says so"
+    COMMIT_SILENTLY = "commits, and says nothing"
+    ROLLBACK_SILENTLY = "rolls back, and says nothing"
+    COMMIT_LATE = "commits, says nothing, and UNKNOWN when first asked"
+    NEVER = "decides nothing: the first check does"
+
+
+#: Per cent.
+SHARES = {
+    Fate.COMMIT: 72,
+    Fate.ROLLBACK: 12,
+    Fate.COMMIT_SILENTLY: 6,
+    Fate.ROLLBACK_SILENTLY: 4,
+    Fate.COMMIT_LATE: 3,
+    Fate.NEVER: 3,
+}
+_SAID = {
+    COMMIT: TransactionStatus.COMMIT_MESSAGE,
+    ROLLBACK: TransactionStatus.ROLLBACK_MESSAGE,
+}
+
+
+class Answers(TransactionListener):
+    """Answers from the ledger; what was not decided is rolled back here and now."""
+
+    def __init__(self) -> None:
+        self._ledger = LoadLedger(Path(os.environ[LEDGER]))
+
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        """Settle it: what is decided here, a slow local transaction can't decide otherwise."""
+        name = name_of(message.headers)
+        if self._ledger.fate(name) == Fate.COMMIT_LATE.name and message.check_times <= 1:
+            return TransactionStatus.UNKNOWN
+        return _SAID[self._ledger.decide(name, ROLLBACK)]
+
+
+class Load:
+    """Sends transactions, several at once."""
+
+    def __init__(self, producer: TransactionProducer, ledger: LoadLedger, rate: float) -> None:
+        self._producer = producer
+        self._ledger = ledger
+        self._rate = rate
+        self._room = threading.Semaphore(2 * _THREADS)
+
+    def run(self) -> None:
+        """Send until interrupted; what was begun is finished."""
+        chance = random.Random()  # noqa: S311 - messages, not secrets
+        due = time.monotonic()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            while True:
+                time.sleep(max(0.0, due - time.monotonic()))
+                # What could not be sent in time is not made up for in a burst.
+                due = max(due + 1 / self._rate, time.monotonic() - 1.0)
+                (fate,) = chance.choices(list(SHARES), list(SHARES.values()))
+                self._room.acquire()
+                pool.submit(self._run, fate, random_message(chance))
+
+    def _run(self, fate: Fate, message: Message) -> None:
+        try:
+            self._transact(fate, message)
+        except SendError as error:
+            # The half may be stored all the same: its check finds nothing decided.
+            _log.warning("not sent: %s", error)
+            time.sleep(_PAUSE_SECONDS)
+        except Exception:
+            _log.exception("the load is at fault")
+            os._exit(1)  # a pool would keep it to itself
+        finally:
+            self._room.release()
+
+    def _transact(self, fate: Fate, message: Message) -> None:
+        name = name_of(message.headers)
+        content = digest(message.topic, message.key, message.body, message.headers)
+        self._ledger.sent(Sent(name, fate.name, content))
+        transaction = self._producer.begin(message)
+        self._ledger.stored(name, transaction.message.half_offset)
+        time.sleep(random.uniform(*_THINKING_SECONDS))  # noqa: S311
+        self._end(fate, name, transaction)
+
+    def _end(self, fate: Fate, name: str, transaction: Transaction) -> None:
+        if fate is Fate.NEVER:
+            return
+        wanted = ROLLBACK if fate in (Fate.ROLLBACK, Fate.ROLLBACK_SILENTLY) else COMMIT
+        outcome = self._ledger.decide(name, wanted)
+        if fate not in (Fate.COMMIT, Fate.ROLLBACK):
+            return
+        if outcome == COMMIT:
+            transaction.commit()
+        else:
+            transaction.rollback()
+
+
+def random_message(chance: random.Random) -> Message:
+    """Return a message, now and then one that a careless carrier would change."""
+    headers: list[tuple[str, bytes | None]] = [(NAME, uuid.uuid4().hex.encode())]
+    if chance.random() < 0.2:
+        headers += [("tag", chance.randbytes(8)), ("tag", b""), ("tag", None), ("ключ", b"x")]
+    key = None if chance.random() < 0.2 else chance.randbytes(chance.randrange(20))
+    body = None if chance.random() < 0.05 else chance.randbytes(chance.randrange(1_000))
+    return Message(chance.choice(TOPICS), body, key, headers)
+
+
+def name_of(headers: object) -> str:
+    """Return the name by which the ledger knows a message; empty where it has none."""
+    named = dict(headers or ()).get(NAME)  # type: ignore[call-overload]
+    return named.decode() if named else ""
+
+
+def main() -> None:
+    """Send until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description="The load of a fault campaign.")
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--rate", type=float, required=True, help="transactions a second")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    ledger = LoadLedger(Path(os.environ[LEDGER]))
+    with (
+        until_stopped(),
+        # The agent runs beside the load: it answers while the load is down.
+        TransactionProducer(GROUP, given.bootstrap_servers, checks_elsewhere=True) as producer,
+    ):
+        print(f"ready: group={GROUP}", flush=True)
+        Load(producer, ledger, given.rate).run()
+
+
+if __name__ == "__main__":
+    main()

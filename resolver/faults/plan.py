@@ -1,0 +1,125 @@
+"""The plan of a campaign: from a seed the same rounds, in the same order, in the same worlds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from . import kills, rivals, stops, surroundings
+from .damage import damaged, lose, named, newest, restored, tear, truncate
+from .fault import Fault
+from .world import Scenery
+
+#: How many rounds one world sees before it is audited and the next one begins.
+_ROUNDS_PER_WORLD = 40
+
+
+_SCENERIES = {
+    "zombies": Scenery(as_job=True),
+    "disk": Scenery(small_disk=True),
+    "clock": Scenery(own_clock=True),
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A fault and how many rounds a whole campaign has of it, in the worlds of its group."""
+
+    group: str
+    fault: Fault
+    rounds: int
+
+
+def _at(group: str, points: Mapping[str, str], rounds: int) -> dict[str, Planned]:
+    return {
+        f"kill {group} {point}": Planned("kills", kills.kill_resolver_at(pattern), rounds)
+        for point, pattern in points.items()
+    }
+
+
+def _damages() -> dict[str, Planned]:
+    """Return each way in which files of the resolver's home may be damaged."""
+    faults: dict[str, Planned] = {}
+    for job, spark in (("resolve", "checkpoints/resolve/spark"), ("land", "checkpoints/land")):
+        for what in ("offsets", "commits"):
+            for spoil in (truncate, tear, lose):
+                fault = damaged(newest(f"{spark}/{what}"), spoil)
+                faults[f"{spoil.__name__} {job}'s last of {what}"] = Planned("damage", fault, 2)
+        for spoil in (truncate, lose):
+            fault = damaged(named(f"{spark}/metadata"), spoil)
+            faults[f"{spoil.__name__} {job}'s metadata"] = Planned("damage", fault, 2)
+        fault = damaged(named(f"checkpoints/{job}"), lose)
+        faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
+        faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
+    for spoil in (truncate, tear, lose):
+        state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]"), spoil)
+        faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
+        log = damaged(newest("tables/*/_delta_log"), spoil)
+        faults[f"{spoil.__name__} the last of a Delta log"] = Planned("damage", log, 2)
+    for name in ("identity", "settings"):
+        fault = damaged(named(f"checkpoints/resolve/{name}/part-*"), truncate)
+        faults[f"truncate resolve's {name}"] = Planned("damage", fault, 2)
+    for name in ("spark", "spark/state", "identity", "settings"):
+        fault = damaged(named(f"checkpoints/resolve/{name}"), lose)
+        faults[f"lose resolve's {name}"] = Planned("damage", fault, 2)
+    return faults
+
+
+FAULTS: dict[str, Planned] = {
+    "kill resolver": Planned("kills", kills.kill_resolver, 200),
+    **_at("resolver", kills.RESOLVE_POINTS, 20),
+    **_at("land", kills.LAND_POINTS, 20),
+    "kill agent": Planned("kills", kills.kill_agent, 20),
+    "kill producers": Planned("kills", kills.kill_load, 20),
+    "kill broker": Planned("kafka", kills.kill_broker, 50),
+    "kill several": Planned("kafka", kills.kill_several, 20),
+    "halt resolver": Planned("halts", stops.halt_resolver, 10),
+    "halt agent": Planned("halts", stops.halt("agent"), 5),
+    "halt producers": Planned("halts", stops.halt("load"), 5),
+    "halt broker": Planned("halts", stops.halt("broker"), 10),
+    "zombie": Planned("zombies", rivals.zombie, 20),
+    "another home": Planned("homes", rivals.another_home, 10),
+    "other settings": Planned("homes", surroundings.change_settings, 20),
+    "step clock": Planned("clock", surroundings.step_clock, 20),
+    "full disk": Planned("disk", surroundings.fill_disk, 10),
+    **_damages(),
+}
+
+
+def scenery(fault: str) -> Scenery:
+    """Return what the worlds of a fault are like."""
+    return _SCENERIES.get(FAULTS[fault].group, Scenery())
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round: `number` says which of the campaign, `world` where."""
+
+    number: int
+    world: str
+    fault: str
+
+
+def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
+    """Return the rounds: of each fault so many, those of a group mixed."""
+    groups: dict[str, list[str]] = {}
+    for name, count in counts.items():
+        groups.setdefault(FAULTS[name].group, []).extend([name] * count)
+    return [Round(number, world, fault) for number, (world, fault) in enumerate(_cut(seed, groups))]
+
+
+def counts(rounds: int | None, only: list[str]) -> dict[str, int]:
+    """Return how many rounds each fault gets: its own, or its share of `rounds`, at least one."""
+    chosen = {name: FAULTS[name].rounds for name in only or FAULTS}
+    if rounds is None:
+        return chosen
+    total = sum(chosen.values())
+    return {name: max(1, count * rounds // total) for name, count in chosen.items()}
+
+
+def _cut(seed: int, groups: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
+    for group, faults in groups.items():
+        random.Random(f"{seed} {group}").shuffle(faults)  # noqa: S311 - repeatable is what it is for
+        for place, fault in enumerate(faults):
+            yield f"{group}-{place // _ROUNDS_PER_WORLD + 1}", fault

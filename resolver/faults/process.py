@@ -1,0 +1,52 @@
+"""A process and what it has started, and what a fault does to them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+
+import psutil
+
+from ..demo.processes import Process
+from .doomed import HIT
+
+_GONE_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
+
+
+class Victim(Process):
+    """A process of the campaign."""
+
+    def hit(self, victim: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to `all` of it, to its `python` only, or to its `jvm`."""
+        if victim == "python":
+            self._signal(signal.Signals(number))
+        for member in self.members():
+            if victim == "all" or (victim == "jvm" and member.name() == "java"):
+                with contextlib.suppress(psutil.Error):
+                    member.send_signal(number)
+
+    def end(self) -> None:
+        """Kill it and all that it has started; return when nothing of it is left."""
+        until = time.monotonic() + _GONE_SECONDS
+        while members := self.members():
+            self.hit("all")
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self.name}: {members} don't die")
+            time.sleep(_LOOK_SECONDS)
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._guarded.exit_status()
+
+    @property
+    def hit_at(self) -> str:
+        """The log line at which it was hit; empty where it was not."""
+        return self.said(f"^{HIT}(.*)$")
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its log: where it failed, why."""
+        lines = self._said().strip().splitlines()
+        return lines[-1] if lines else ""

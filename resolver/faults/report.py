@@ -1,0 +1,56 @@
+"""The report: a table in Markdown, for docs/reliability.md and for the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import FaultError
+from .results import Result, Results
+
+_HEAD = (
+    "| fault | rounds | transactions | lost | doubled | wrongly delivered | recovery p50 / p99 |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+_PLACE = re.compile(r"(<!-- results: .*? -->)\n.*?(<!-- end of results -->)", re.DOTALL)
+
+
+def summary(results: Results) -> str:
+    """Return a row for each fault, one for all, and what the audits said."""
+    rounds = results.rounds()
+    faults = dict.fromkeys(result.fault for result in rounds)
+    rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
+    audits = results.audits()
+    held = sum(one.exit_code == 0 for one in audits)
+    seed = results.campaign()["seed"]
+    said = (
+        f"Seed {seed}; {len(rounds)} rounds; audits without a violation: {held} of {len(audits)}."
+    )
+    return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
+
+
+def write(results: Results, file: Path) -> None:
+    """Write the summary into a document, between its two comments."""
+    text, put = _PLACE.subn(
+        lambda found: f"{found[1]}\n{summary(results)}\n{found[2]}", file.read_text()
+    )
+    if put != 1:
+        raise FaultError(f"{file} has no place for results: {_PLACE.pattern}")
+    file.write_text(text)
+
+
+def _row(name: str, rounds: Sequence[Result]) -> str:
+    counts = [
+        sum(one.transactions for one in rounds),
+        *(sum(len(getattr(one, kind)) for one in rounds) for kind in ("lost", "doubled", "wrong")),
+    ]
+    waits = sorted(one.recovery for one in rounds)
+    recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s"
+    cells = [name, f"{len(rounds):,}", *(f"{count:,}" for count in counts), recovery]
+    return f"| {' | '.join(cells)} |"
+
+
+def _percentile(ascending: Sequence[float], percent: int) -> float:
+    return ascending[min(len(ascending) - 1, len(ascending) * percent // 100)] if ascending else 0.0

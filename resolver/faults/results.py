@@ -1,0 +1,109 @@
+"""Results as they come, a line of JSON each: what was played is not played again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import FaultError
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a round; times in seconds, `recovery` until a new transaction is visible."""
+
+    number: int
+    world: str
+    fault: str
+    what: str
+    proof: str
+    took: float
+    recovery: float
+    transactions: int
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    restarts: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return not (self.lost or self.doubled or self.wrong or self.error)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the audit of a world said; the exit code is 0 where all invariants hold."""
+
+    audited: str
+    exit_code: int
+    said: str
+
+
+class Results:
+    """The file: its first line is the campaign, the others are rounds and audits."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self, campaign: dict[str, Any]) -> None:
+        """Begin a new file; raises `FaultError` where one is there that may be gone on with."""
+        if self.begun:
+            raise FaultError(
+                f"{self._path} has results of another campaign: go on with --resume, or give "
+                "another --home"
+            )
+        self._append(campaign)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a campaign."""
+        return self._path.exists()
+
+    def campaign(self) -> dict[str, Any]:
+        """Return what the campaign was begun with."""
+        if not self.begun:
+            raise FaultError(
+                f"{self._path} is not there: nothing to go on with; leave out --resume"
+            )
+        return self._lines()[0]
+
+    def rounds(self) -> list[Result]:
+        return [Result(**line) for line in self._lines()[1:] if "number" in line]
+
+    def audits(self) -> list[Audit]:
+        return [Audit(**line) for line in self._lines()[1:] if "audited" in line]
+
+    @property
+    def hold(self) -> bool:
+        """Whether every round and every audit was as it must be."""
+        return all(one.holds for one in self.rounds()) and all(
+            one.exit_code == 0 for one in self.audits()
+        )
+
+    def add(self, entry: Result | Audit) -> None:
+        self._append(asdict(entry))
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":  # a kill has cut the last one short
+                    file.write(b"\n")
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return list(_whole(self._path.read_text().splitlines()))
+
+
+def _whole(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Leave out what a kill has cut short."""
+    for line in lines:
+        with suppress(ValueError):
+            yield json.loads(line)

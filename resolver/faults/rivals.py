@@ -1,0 +1,63 @@
+"""Two resolvers on the same topics: one that was thought dead, and one from another home."""
+
+from __future__ import annotations
+
+import random
+import signal
+
+from ..errors import FaultError
+from .doomed import Doom
+from .fault import Done
+from .kills import RESOLVE_POINTS
+from .world import World
+
+#: What a resolver exits with that was replaced.
+_REPLACED = 3
+
+
+def zombie(world: World, chance: random.Random) -> Done:
+    """Halt the driver, start a second one on its checkpoint, and let the old one go on.
+
+    Jobs by themselves: two of `up` can't be in one home, but a cluster may start a job anew whose
+    machine does not answer.
+    """
+    old = world.take_down("resolver")
+    point = chance.choice([None, *RESOLVE_POINTS])
+    if point is None:
+        world.pause(chance.uniform(0, 2))
+        old.hit("all", signal.SIGSTOP)
+    else:
+        world.doom(Doom(RESOLVE_POINTS[point], "all", signal.SIGSTOP))
+        world.until(lambda: old.hit_at, "the resolver does not come to the point")
+    world.mark()
+    world.start_resolver()
+    world.until(lambda: world.judge.recovery is not None, "the second delivers nothing")
+    world.pause(chance.uniform(0, 3))
+    old.hit("all", signal.SIGCONT)
+    world.until(lambda: old.ended, "the old one goes on")
+    old.end()
+    if old.exit_status != _REPLACED:
+        raise FaultError(f"the old one ended with {old.exit_status}: {old.last_words}")
+    return Done(f"halted {point or 'at any moment'}", old.hit_at or old.last_words)
+
+
+def another_home(world: World, chance: random.Random) -> Done:
+    """Start a resolver in another home, which is refused; with --rebuild it takes over."""
+    homes = ("first", "second")
+    home = world.home / homes[world.resolver_home.name == homes[0]]
+    world.pause(chance.uniform(0, 1))
+    refused = world.another_resolver(home=home)
+    world.until(lambda: refused.ended, "the second resolver is not refused")
+    if refused.exit_status != 1 or "--rebuild" not in refused.last_words:
+        raise FaultError(f"refused with {refused.exit_status}: {refused.last_words}")
+    first = world.take_down("resolver")
+    if first.ended:
+        raise FaultError(f"a resolver that was refused ended the first: {first.last_words}")
+    world.resolver_home = home
+    world.start_resolver("--rebuild")
+    world.until(lambda: first.ended, "the first resolver goes on")
+    world.mark()
+    first.end()
+    if first.exit_status != _REPLACED:
+        raise FaultError(f"the first ended with {first.exit_status}: {first.last_words}")
+    return Done("refused, then --rebuild", refused.last_words)

@@ -1,0 +1,104 @@
+"""Samples of a world, a line of JSON each: memory of each process, files, time of a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+
+from .process import Victim
+from .world import World
+
+#: The folders whose files are counted.
+_FOLDERS = ("first/checkpoints", "first/spark", "first/tables", "broker/data")
+_BATCH = re.compile(r"^(\S+ \S+) DEBUG batch \d+: (deciding|done)", re.MULTILINE)
+_MIB = 1 << 20
+
+
+class Samples:
+    """The file of a soak's samples."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self, world: World) -> None:
+        """Add a sample of the world as it is now."""
+        sample: dict[str, float] = {"at": round(time.time(), 1)}
+        for process in (world.broker, world.resolver, world.agent, world.load):
+            if process is not None:
+                sample |= _memory(process)
+        for folder in _FOLDERS:
+            count, size = _files(world.home / folder)
+            sample |= {f"{folder}: files": count, f"{folder}: MiB": size / _MIB}
+        if world.resolver is not None:
+            sample["batch: s"] = _batch_seconds(world.resolver.log)
+        with self._path.open("a") as file:
+            file.write(json.dumps({name: round(value, 3) for name, value in sample.items()}) + "\n")
+
+    def table(self) -> str:
+        """Return a row for each figure: its mean in the first, second and last third."""
+        lines = [json.loads(line) for line in self._path.read_text().splitlines()]
+        names = [name for name in dict.fromkeys(name for line in lines for name in line)][1:]
+        rows = [f"| {name} | {' | '.join(_thirds(lines, name))} |" for name in names]
+        return "\n".join(
+            ["| | first third | second | last |", "| --- | ---: | ---: | ---: |", *rows]
+        )
+
+
+def _memory(process: Victim) -> Iterator[tuple[str, float]]:
+    """Yield what each program of a process takes (resident), by the process's name."""
+    sums: dict[str, float] = {}
+    for member in process.members():
+        with suppress(psutil.Error):
+            program = "java" if member.name() == "java" else "python"
+            sums[program] = sums.get(program, 0) + member.memory_info().rss / _MIB
+    return ((f"{process.name}, {program}: MiB", size) for program, size in sums.items())
+
+
+def _files(folder: Path) -> tuple[int, float]:
+    count, size = 0, 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # removed meanwhile
+                size += os.lstat(os.path.join(place, name)).st_size
+                count += 1
+    return count, size
+
+
+def _batch_seconds(log: Path) -> float:
+    """Return how long the last batches took from their reading to Spark's commit log."""
+    begun, waits = 0.0, []
+    for at, what in _BATCH.findall(_end_of(log)):
+        seconds = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp()
+        if what == "deciding":
+            begun = seconds
+        elif begun:
+            waits.append(seconds - begun)
+    return sum(waits) / len(waits) if waits else 0.0
+
+
+def _end_of(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        return file.read().decode(errors="replace")
+
+
+def _thirds(lines: list[dict[str, float]], name: str) -> list[str]:
+    size = max(1, len(lines) // 3)
+    thirds: Iterable[list[dict[str, float]]] = (
+        lines[:size],
+        lines[size : 2 * size],
+        lines[2 * size :],
+    )
+    return [f"{_mean([line[name] for line in third if name in line]):,.2f}" for third in thirds]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,65 @@
+"""What changes around the resolver: settings, Kafka's clock, the room on its disk."""
+
+from __future__ import annotations
+
+import random
+
+from .clock import set_clock
+from .doomed import Doom
+from .fault import Done
+from .kills import RESOLVE_POINTS, see_dead
+from .world import World
+
+_STEPS = (-7_200, -3_600, -60, 60, 3_600, 7_200)
+_STEPPED_SECONDS = 5.0
+
+
+def change_settings(world: World, chance: random.Random) -> Done:
+    """Kill the resolver with a batch planned, and go on with other settings."""
+    point = chance.choice(list(RESOLVE_POINTS))
+    resolver = world.take_down("resolver")
+    world.doom(Doom(RESOLVE_POINTS[point]))
+    world.until(lambda: resolver.hit_at, "the resolver does not come to the point")
+    see_dead(world, resolver, "all")
+    world.changed = {
+        "transaction_timeout_ms": chance.randrange(300, 3_000),
+        "transaction_check_interval_ms": chance.randrange(300, 2_000),
+        "transaction_check_max": chance.randrange(5, 20),
+        "max_offsets_per_trigger": chance.randrange(100, 40_000),
+        "max_checks_per_batch": chance.randrange(4, 5_000),
+        "kafka_transaction_timeout_ms": chance.randrange(2_000, 60_000),
+    }
+    world.start_resolver()
+    return Done(str(world.changed), resolver.hit_at)
+
+
+def step_clock(world: World, chance: random.Random) -> Done:
+    """Step Kafka's clock, by which it stamps records, and see it in what it stores."""
+    world.pause(chance.uniform(0, 1))
+    seconds = chance.choice(_STEPS)
+    set_clock(world.home, seconds)
+    world.mark()
+    near = range(seconds - 30, seconds + 31)
+    world.until(lambda: world.judge.ahead_seconds in near, "Kafka's clock does not step")
+    world.pause(_STEPPED_SECONDS)
+    return Done(f"stepped to {seconds:+} s", f"a half stored {world.judge.ahead_seconds:+} s ahead")
+
+
+def fill_disk(world: World, chance: random.Random) -> Done:
+    """Fill the resolver's disk for a while, then make room."""
+    if world.disk is None:
+        raise AssertionError("this world has no disk of its own")
+    world.pause(chance.uniform(0, 2))
+    resolver = world.take_down("resolver")
+    world.disk.fill()
+    seconds = chance.uniform(5, 20)
+    world.pause(seconds)
+    world.disk.make_room()
+    world.mark()
+    said = resolver.last_words if resolver.ended else "it went on"
+    if resolver.ended:
+        resolver.end()
+        world.start_resolver()
+    else:
+        world.resolver = resolver
+    return Done(f"full for {seconds:.0f} s", said)

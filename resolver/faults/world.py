@@ -1,0 +1,281 @@
+"""A world: Kafka, the resolver, an agent and a load, the judge watching; all in one folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from ..demo.reading import Reader
+from ..demo.shortened import clean_environment
+from ..errors import FaultError
+from ..home import Home
+from ..kafka import admin_client
+from ..protocol import Names
+from ..settings import Settings
+from ..topic_admin import await_topics
+from ..topics import ensure_topics
+from .clock import clock_environment
+from .disk import SmallDisk
+from .doomed import Doom
+from .judge import Judge
+from .ledger import LoadLedger
+from .load import GROUP, LEDGER, TOPICS
+from .process import Victim
+from .stopping import Interrupted
+
+#: Shortened, so that a round is quick: what is silent is asked after a second.
+SHORTENED: Mapping[str, Any] = {
+    "transaction_timeout_ms": 1_000,
+    "transaction_check_interval_ms": 1_000,
+    "check_backoff_max_ms": 2_000,
+    "kafka_transaction_timeout_ms": 4_000,
+    "land_trigger_interval_ms": 2_000,
+    # A JVM that lives for seconds only does better without its second compiler.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+#: Until something must have happened, on a busy machine.
+PATIENCE_SECONDS = 400.0
+_TURN_SECONDS = 0.05
+_STOP_SECONDS = 60.0
+_PARTITIONS = 4
+#: How often the resolver may end by itself and be started again within a round.
+_RESTARTS = 5
+
+
+@dataclass(frozen=True)
+class Scenery:
+    """What is special about the worlds of a group."""
+
+    #: The resolver is the job by itself, which no home's lock keeps from running twice.
+    as_job: bool = False
+    #: Its disk is so small that it can be filled.
+    small_disk: bool = False
+    #: Kafka takes its time from a file.
+    own_clock: bool = False
+
+
+class World:
+    """Everything that waits goes through `until`, in which the judge reads on.
+
+    `lock` is a descriptor that all processes hold. A resolver that ends by itself is started
+    again, as a supervisor would, and its last words are kept in `restarts`.
+    """
+
+    def __init__(
+        self, home: Path, scenery: Scenery, rate: float, lock: int, told: threading.Event
+    ) -> None:
+        self.home = home
+        self._scenery = scenery
+        self.resolver_home = home / "first"
+        self.settings = Settings()
+        self.changed: dict[str, int] = {}
+        self.disk: SmallDisk | None = None
+        self.broker: Victim | None = None
+        self.agent: Victim | None = None
+        self.load: Victim | None = None
+        self.resolver: Victim | None = None
+        self.restarts: list[str] = []
+        self._doom = home / "doom.json"
+        self._rate = rate
+        self._lock = lock
+        self._told = told
+        self._count = 0
+        self._started: list[Victim] = []
+        (home / "logs").mkdir(parents=True, exist_ok=True)
+        self._ledger_file = home / "ledger.db"
+        self.judge = Judge(LoadLedger(self._ledger_file), Names())
+        self._reader: Reader | None = None
+
+    def __enter__(self) -> World:
+        """Start all of it."""
+        try:
+            self._doom.unlink(missing_ok=True)
+            if self._scenery.small_disk:
+                self.disk = SmallDisk(self.resolver_home, self.home / "logs" / "disk.log")
+            self.start_broker()
+            self._make_topics()
+            self.start_agent()
+            self.start_load()
+            self.start_resolver()
+            self.until(lambda: self.judge.verdict.settled, "nothing is resolved")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """Let nothing outlive it: kill -9 is what all of this is made for."""
+        if self._reader is not None:
+            self._reader.close()
+        for process in reversed(self._started):
+            process.end()
+        if self.disk is not None:
+            self.disk.end()
+
+    def start_broker(self) -> None:
+        """Start Kafka and return when it answers."""
+        arguments = ["resolver", "broker", "--home", str(self.home)]
+        clock = clock_environment(self.home) if self._scenery.own_clock else {}
+        broker = self._start("broker", "Kafka", arguments, clock)
+        self.until(lambda: broker.ready or broker.ended, f"Kafka does not start, see {broker.log}")
+        broker.check()
+        self.broker = broker
+        servers = broker.said(r"^ready: bootstrap=(\S+)")
+        self.settings = replace(self.settings, bootstrap_servers=servers)
+
+    def start_agent(self) -> None:
+        listener = ["--group", GROUP, "--listener", "resolver.faults.load:Answers"]
+        self.agent = self._start("agent", "the agent", ["resolver", "agent", *listener, *self.sets])
+
+    def start_load(self) -> None:
+        arguments = ["--bootstrap-servers", self.settings.bootstrap_servers]
+        rate = ["--rate", str(self._rate)]
+        self.load = self._start("load", "the load", ["resolver.faults.load", *arguments, *rate])
+
+    def start_resolver(self, *more: str, home: Path | None = None) -> Victim:
+        """Start a resolver; it is the one from now on."""
+        self.resolver = self.another_resolver(*more, home=home or self.resolver_home)
+        return self.resolver
+
+    def another_resolver(self, *more: str, home: Path) -> Victim:
+        """Start a resolver in a home, beside the one that is there."""
+        command = ["txresolver", "up", "--home", str(home), "--verbose"]
+        if self._scenery.as_job:
+            command = ["resolve", "--checkpoint", str(Home(home).resolve_checkpoint)]
+        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets, *more]
+        return self._start("resolver", "the resolver", arguments)
+
+    def take_down(self, name: str) -> Victim:
+        """Return a process that is about to be hit: its end is expected from now on."""
+        process: Victim | None = getattr(self, name)
+        if process is None:
+            raise AssertionError(f"there is no {name}")
+        setattr(self, name, None)
+        return process
+
+    def mark(self) -> None:
+        """Say that now is the moment from which recovery is counted."""
+        self.judge.count_from(time.time())
+
+    def doom(self, doom: Doom | None) -> None:
+        """Let the resolver be hit at a line of its log; None: at none any more."""
+        if doom is None:
+            self._doom.unlink(missing_ok=True)
+        else:
+            doom.write(self._doom)
+
+    def stop(self, name: str) -> None:
+        """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
+        process = self.take_down(name)
+        status = process.stop(PATIENCE_SECONDS, self._read)
+        if status != 0:
+            raise FaultError(
+                f"{process.name}, told to stop, ended with {status}: {process.last_words}"
+            )
+
+    def until(
+        self, done: Callable[[], object], otherwise: str, seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """Wait for a condition; `FaultError` if it does not come true in time."""
+        until = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > until:
+                raise FaultError(f"{otherwise}, after {seconds:.0f} s")
+            self._turn()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._turn()
+
+    def settle(self, owed: set[str]) -> bool:
+        """Wait until these halves have ended as they must; what has not is lost: False."""
+        try:
+            self.until(lambda: not owed & self.judge.open, "not settled")
+        except FaultError:
+            self.judge.give_up(owed)
+            return False
+        return True
+
+    def drain(self) -> bool:
+        """Let what was begun come to its end, load and resolver stop, and the tables have all."""
+        self.stop("load")
+        settled = self.settle(set(self.judge.open))
+        self.stop("resolver")
+        if self._scenery.as_job:
+            self._scenery = Scenery()
+            last = self.start_resolver()
+            self.until(lambda: last.ready, "the resolver does not start")
+            self.stop("resolver")
+        return settled
+
+    def _turn(self) -> None:
+        if self._told.is_set():
+            raise Interrupted
+        for process in (self.broker, self.agent, self.load):
+            if process is not None:
+                process.check()
+        if self.resolver is not None and self.resolver.ended:
+            self.restarts.append(self.resolver.last_words)
+            if len(self.restarts) > _RESTARTS:
+                raise FaultError(f"the resolver ends again and again: {self.restarts[-1]}")
+            self.start_resolver()
+        self._read()
+
+    def _read(self) -> None:
+        if self._reader is None:
+            time.sleep(_TURN_SECONDS)
+        else:
+            self.judge.take(self._reader.read(_TURN_SECONDS))
+
+    def _make_topics(self) -> None:
+        admin = admin_client(self.settings)
+        ensure_topics(admin, self.settings, [GROUP])
+        missing = [topic for topic in TOPICS if topic not in admin.list_topics(timeout=30).topics]
+        if missing:
+            new = [NewTopic(topic, _PARTITIONS, 1) for topic in missing]
+            for made in admin.create_topics(new).values():
+                made.result(30)
+            await_topics(admin, missing)
+        names = Names()
+        reader = Reader(self.settings, [names.half, names.resolution, *TOPICS])
+        self._reader = reader
+        # What an interrupted campaign has left counts for no round of this one.
+        self.until(lambda: reader.reached_end, "the topics can't be read")
+
+    @property
+    def sets(self) -> list[str]:
+        values = {**SHORTENED, **self.changed}
+        sets = [f"--set={name}={value}" for name, value in values.items()]
+        return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
+
+    def _start(
+        self, name: str, title: str, arguments: list[str], more: Mapping[str, str] | None = None
+    ) -> Victim:
+        self._count += 1
+        self._started = [one for one in self._started if one.members()]
+        log = self.home / "logs" / f"{self._count:04}-{name}.log"
+        log.unlink(missing_ok=True)
+        environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
+        prefix = self.disk.prefix if self.disk is not None and name == "resolver" else ()
+        process = Victim(
+            title, arguments, self.home, log, environment, self._lock, _STOP_SECONDS, prefix
+        )
+        self._started.append(process)
+        return process

@@ -1,0 +1,86 @@
+"""A short campaign: the long one is scripts/faults, its results are in docs/reliability.md."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from resolver.faults.plan import FAULTS
+from resolver.faults.results import Results
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 600.0
+CHOSEN = [
+    *(name for name in FAULTS if name.startswith("kill resolver")),
+    "kill land between Delta and the checkpoint",
+    "kill producers",
+    "kill broker",
+    "lose resolve's checkpoint",
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Return a home for a campaign; what a failing test leaves there is killed."""
+    yield tmp_path / "home"
+    for process in processes_in(tmp_path / "home"):
+        process.kill()
+
+
+def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path) -> None:
+    """Interrupted after its first round it leaves no process, and then it goes on."""
+    log, results = tmp_path / "campaign.log", Results(home / "results.jsonl")
+    faults = [f"--only={name}" for name in CHOSEN]
+    running = campaign(home, log, "--rounds=1", *faults)
+    wait_for(lambda: results.begun and results.rounds(), running)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE_SECONDS) == 130, log.read_text()
+    assert processes_in(home) == []
+
+    first = results.rounds()
+    running = campaign(home, log, "--resume")
+    assert running.wait(PATIENCE_SECONDS) == 0, log.read_text()
+    assert processes_in(home) == []
+    rounds = results.rounds()
+    assert rounds[: len(first)] == first
+    assert sorted(one.fault for one in rounds) == sorted(CHOSEN)
+    assert all(one.holds and one.transactions for one in rounds)
+    assert all(one.proof for one in rounds if " land " in one.fault or " the " in one.fault)
+    assert {one.world for one in rounds} == {one.audited for one in results.audits()}
+
+
+def campaign(home: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "resolver.faults", f"--home={home}", *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdout=output, stderr=output, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+        )
+
+
+def wait_for(done: Callable[[], object], running: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert running.poll() is None, "it has ended"
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def processes_in(home: Path) -> list[psutil.Process]:
+    """Return the processes that work in a folder, or were told of it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found

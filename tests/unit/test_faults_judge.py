@@ -1,0 +1,150 @@
+"""The judge of a fault campaign finds what it is there to find."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resolver.demo.reading import Read
+from resolver.faults.judge import Judge, Verdict
+from resolver.faults.ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+from resolver.faults.load import NAME, TOPICS, Fate
+from resolver.protocol import Names, Outcome, Resolution, Source
+
+NAMES = Names()
+TOPIC = TOPICS[0]
+
+
+class Story:
+    """A ledger and a judge, and what happens to one message."""
+
+    def __init__(self, path: Path) -> None:
+        self.ledger = LoadLedger(path / "ledger.db")
+        self.judge = Judge(self.ledger, NAMES)
+
+    def sent(self, name: str = "m", half: str = "0:7", decided: str | None = COMMIT) -> None:
+        content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
+        self.ledger.sent(Sent(name, Fate.COMMIT.name, content))
+        self.ledger.stored(name, half)
+        if decided:
+            self.ledger.decide(name, decided)
+
+    def take(self, *reads: Read) -> Verdict:
+        self.judge.take(list(reads))
+        return self.judge.verdict
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path)
+
+
+def read(topic: str, value: bytes | None, headers: Any = (), offset: int = 0) -> Read:
+    return Read(topic, 0, offset, b"key", value, list(headers), time.time_ns() // 1_000_000)
+
+
+def half(name: str = "m") -> Read:
+    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=7)
+
+
+def message(name: str = "m", body: bytes = b"body", at: str = "0:7") -> Read:
+    added = [("UNIQ_KEY", b"id"), ("PGROUP", b"faults"), ("HALF_OFFSET", at.encode())]
+    return read(TOPIC, body, [(NAME, name.encode()), *added])
+
+
+def outcome(said: Outcome = Outcome.COMMIT) -> Read:
+    resolution = Resolution(
+        transaction_id="id", queue=0, offset=7, outcome=said, source=Source.END, group="faults",
+        topic=TOPIC, op_offset=1, checks=0, answered=0, born_at=0, stored_at=0, ended_at=0,
+        decided_at=0, batch_id=0, query_id="q",
+    )  # fmt: skip
+    return read(NAMES.resolution, resolution.to_record(NAMES.resolution).value)
+
+
+def test_a_commit_is_complete_with_its_outcome_and_its_message(story: Story) -> None:
+    story.sent()
+    assert story.take(half(), outcome()).settled == 0
+    assert story.judge.open == {"0:7"}
+    verdict = story.take(message())
+    assert verdict.holds and verdict.settled == 1
+    assert not story.judge.open
+
+
+def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
+    story.sent(decided=ROLLBACK)
+    verdict = story.take(half(), outcome(Outcome.ROLLBACK))
+    assert verdict.holds and verdict.settled == 1
+
+
+def test_what_was_sent_and_not_acknowledged_may_be_rolled_back(story: Story) -> None:
+    verdict = story.take(half("unknown"), outcome(Outcome.ROLLBACK))
+    assert verdict.holds and verdict.settled == 1
+
+
+def test_a_second_message_is_a_double_however_late(story: Story) -> None:
+    story.sent()
+    assert story.take(half(), outcome(), message()).holds
+    assert len(story.take(message()).doubled) == 1
+
+
+def test_a_second_outcome_is_a_double(story: Story) -> None:
+    story.sent()
+    assert story.take(half(), outcome(), message()).holds
+    assert len(story.take(outcome()).doubled) == 1
+
+
+@pytest.mark.parametrize("decided", [ROLLBACK, None])
+def test_what_was_not_decided_to_commit_is_delivered_wrongly(
+    story: Story, decided: str | None
+) -> None:
+    story.sent(decided=decided)
+    assert len(story.take(half(), message()).wrong) == 1
+
+
+def test_other_bits_are_wrong(story: Story) -> None:
+    story.sent()
+    assert len(story.take(half(), outcome(), message(body=b"bodY")).wrong) == 1
+
+
+def test_another_header_is_wrong(story: Story) -> None:
+    story.sent()
+    changed = message()
+    changed = replace(changed, headers=[*changed.headers, ("more", b"")])
+    assert len(story.take(half(), outcome(), changed).wrong) == 1
+
+
+@pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])
+def test_a_commit_with_another_outcome_is_lost(story: Story, said: Outcome) -> None:
+    story.sent()
+    assert len(story.take(half(), outcome(said)).lost) == 1
+
+
+def test_a_half_that_was_acknowledged_is_owed_though_no_topic_has_it(story: Story) -> None:
+    story.sent()
+    story.take()
+    assert story.judge.open == {"0:7"}
+    story.judge.give_up({"0:7"})
+    assert len(story.judge.verdict.lost) == 1
+
+
+def test_decided_after_it_was_rolled_back_for_want_of_a_decision_is_lost(story: Story) -> None:
+    story.sent(decided=None)
+    assert story.take(half(), outcome(Outcome.ROLLBACK)).holds
+    story.ledger.decide("m", COMMIT)
+    assert len(story.take().lost) == 1
+
+
+def test_recovery_is_until_a_message_begun_later_is_visible(story: Story) -> None:
+    story.sent("before", "0:7")
+    since = time.time()
+    story.judge.count_from(since)
+    time.sleep(0.01)
+    story.sent("after", "0:8")
+    story.take(half("before"), message("before"))
+    assert story.judge.recovery is None
+    story.take(message("after", at="0:8"))
+    assert story.judge.recovery is not None

@@ -1,0 +1,68 @@
+"""A fault campaign: the same seed, the same rounds; and it goes on where it was interrupted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from resolver.errors import FaultError
+from resolver.faults.doomed import Doom
+from resolver.faults.plan import FAULTS, counts, plan
+from resolver.faults.results import Result, Results
+
+RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
+
+
+def test_the_same_seed_gives_the_same_rounds_and_another_others() -> None:
+    whole = counts(None, [])
+    assert plan(1, whole) == plan(1, whole)
+    assert plan(1, whole) != plan(2, whole)
+    assert Counter(one.fault for one in plan(1, whole)) == whole
+
+
+def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
+    whole = counts(None, [])
+    assert whole["kill resolver"] >= 200
+    assert whole["kill broker"] >= 50
+    assert whole["zombie"] >= 20
+    named = [count for name, count in whole.items() if name.startswith("kill resolver ")]
+    assert len(named) == 5 and min(named) >= 20
+
+
+def test_a_shorter_one_has_each_fault() -> None:
+    assert set(counts(100, [])) == set(FAULTS)
+    assert min(counts(1, []).values()) == 1
+    assert counts(10, ["kill resolver"]) == {"kill resolver": 10}
+
+
+def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    with pytest.raises(FaultError, match="leave out --resume"):
+        Results(file).campaign()
+    Results(file).begin({"seed": 7})
+    Results(file).add(RESULT)
+    with pytest.raises(FaultError, match="go on with --resume"):
+        Results(file).begin({"seed": 8})
+    assert Results(file).campaign() == {"seed": 7}
+    assert Results(file).rounds() == [RESULT]
+
+
+def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    Results(file).begin({"seed": 7})
+    with file.open("a") as cut:
+        cut.write('{"number": 2, "wor')
+    assert Results(file).rounds() == []
+    Results(file).add(RESULT)
+    assert Results(file).rounds() == [RESULT]
+
+
+def test_a_doom_comes_once_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "doom.json"
+    assert Doom.take(file, "batch 3: decided") is None
+    Doom(r"^batch \d+: decided").write(file)
+    assert Doom.take(file, "batch 3: deciding") is None
+    assert Doom.take(file, "batch 3: decided") == Doom(r"^batch \d+: decided")
+    assert Doom.take(file, "batch 4: decided") is None
