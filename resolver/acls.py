@@ -21,7 +21,7 @@ from .rights import Right
 from .topic_admin import await_seen
 
 _TIMEOUT_SECONDS = 30.0
-_ANY: Any = None
+_ANY: Any = None  # of any name; the stubs want one
 _ALL = AclBindingFilter(
     ResourceType.ANY,
     _ANY,

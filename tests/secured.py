@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import subprocess
+import uuid
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -13,12 +15,27 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from typer.testing import CliRunner
 
 from resolver.broker import Broker, Security
 from resolver.broker.java import find_java
+from resolver.cli.topics import app
+from resolver.protocol import Names
 from resolver.settings import Settings
 
 MECHANISM = "SCRAM-SHA-512"
+USERS = ("orders", "pay", "resolver", "land", "operator", "stranger")
+GROUPS = """
+[groups.orders]
+topics = ["{real}.*"]
+principal = "User:orders"
+[groups.pay]
+topics = ["{real}-pay"]
+principal = "User:pay"
+[groups."*"]
+topics = []
+"""
+PRINCIPALS = [f"--{role}-principal=User:{role}" for role in ("resolver", "land", "operator")]
 _JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
@@ -70,8 +87,8 @@ class Users:
         }
 
     def add(self, admin: AdminClient, *names: str) -> None:
-        """Make users, who may do nothing yet."""
-        for name in names:
+        """Make those who are missing; they may do nothing yet."""
+        for name in set(names) - self._passwords.keys():
             self._passwords[name] = secrets.token_hex(16)
             info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
             change = UserScramCredentialUpsertion(name, info, self._passwords[name].encode())
@@ -102,6 +119,33 @@ class SecuredBroker:
         topics = [NewTopic(name, 1, 1) for name in names]
         for made in self.admin.create_topics(topics, operation_timeout=30).values():
             made.result(30)
+
+
+class Site:
+    """A secured broker's topics under a prefix, with rights for each role."""
+
+    def __init__(self, broker: SecuredBroker, folder: Path) -> None:
+        self.broker = broker
+        self.names = Names(f"t{uuid.uuid4().hex[:8]}.")
+        self.real = f"real{uuid.uuid4().hex[:8]}"
+        self.config = folder / "resolver.toml"
+        self.config.write_text(GROUPS.format(real=self.real))
+        broker.users.add(broker.admin, *USERS)
+        broker.make_topics(f"{self.real}.placed", f"{self.real}-pay")
+
+    def create(self, *options: str, user: str = "admin", bootstrap: str = "") -> Any:
+        """Run `txresolver topics create`."""
+        settings = {"topic_prefix": self.names.prefix, "queues": "2"}
+        login = self.broker.users.login(user) if not bootstrap else {}
+        settings |= {f"kafka.{name}": value for name, value in login.items()}
+        sets = [f"--set={name}={value}" for name, value in settings.items()]
+        servers = f"--bootstrap-servers={bootstrap or self.broker.bootstrap}"
+        return CliRunner().invoke(
+            app, ["create", f"--config={self.config}", servers, *sets, *options]
+        )
+
+    def settings(self, user: str) -> Any:
+        return self.broker.settings(user, self.names.prefix)
 
 
 def _make_certificate(keystore: Path, secret: str, certificate: Path) -> None:

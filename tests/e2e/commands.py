@@ -7,17 +7,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 400.0
 
 
 class Command:
     """A running command; what it says is kept, and can be waited for."""
 
-    def __init__(self, *arguments: str, log: Path) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        log: Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -25,7 +32,8 @@ class Command:
                 [sys.executable, "-m", "resolver", *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                cwd=cwd,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             )
         self._seen = 0
 
@@ -55,9 +63,9 @@ class Command:
 
 
 @contextmanager
-def command(*arguments: str, log: Path) -> Iterator[Command]:
+def command(*arguments: str, log: Path, **more: Any) -> Iterator[Command]:
     """Run a command; it is killed if it still runs at the end."""
-    running = Command(*arguments, log=log)
+    running = Command(*arguments, log=log, **more)
     try:
         yield running
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,56 +14,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 from protocol_topics import until
-from secured import SecuredBroker
-from typer.testing import CliRunner
+from secured import PRINCIPALS, SecuredBroker, Site
 
 from resolver import Message, TransactionProducer
 from resolver.broker import Broker
-from resolver.cli.topics import app
 from resolver.errors import AccessError, SettingsError
 from resolver.oldest import oldest_records
-from resolver.protocol import Names
 from resolver.rebuild import outcome_ends, refuse_gaps
-
-USERS = ("orders", "pay", "resolver", "land", "operator", "stranger")
-GROUPS = """
-[groups.orders]
-topics = ["{real}.*"]
-principal = "User:orders"
-[groups.pay]
-topics = ["{real}-pay"]
-principal = "User:pay"
-[groups."*"]
-topics = []
-"""
-PRINCIPALS = [f"--{role}-principal=User:{role}" for role in ("resolver", "land", "operator")]
-
-
-class Site:
-    """A secured broker's topics under a prefix, with rights for each role."""
-
-    def __init__(self, broker: SecuredBroker, folder: Path) -> None:
-        self.broker = broker
-        self.names = Names(f"t{uuid.uuid4().hex[:8]}.")
-        self.real = f"real{uuid.uuid4().hex[:8]}"
-        self.config = folder / "resolver.toml"
-        self.config.write_text(GROUPS.format(real=self.real))
-        broker.users.add(broker.admin, *USERS)
-        broker.make_topics(f"{self.real}.placed", f"{self.real}-pay")
-
-    def create(self, *options: str, user: str = "admin", bootstrap: str = "") -> Any:
-        """Run `txresolver topics create`."""
-        settings = {"topic_prefix": self.names.prefix, "queues": "2"}
-        login = self.broker.users.login(user) if not bootstrap else {}
-        settings |= {f"kafka.{name}": value for name, value in login.items()}
-        sets = [f"--set={name}={value}" for name, value in settings.items()]
-        servers = f"--bootstrap-servers={bootstrap or self.broker.bootstrap}"
-        return CliRunner().invoke(
-            app, ["create", f"--config={self.config}", servers, *sets, *options]
-        )
-
-    def settings(self, user: str) -> Any:
-        return self.broker.settings(user, self.names.prefix)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,178 @@
+"""The whole on a broker with TLS, SCRAM and ACLs, by the rights of `topics create --acls`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from secured import SecuredBroker, Site
+
+from resolver import Message, TransactionProducer
+from resolver.protocol import Element, Op
+
+from .commands import PATIENCE_SECONDS, command
+from .world import ROLLBACK, World, header
+
+LISTENER = """
+from resolver import TransactionListener, TransactionStatus
+
+
+class Commits(TransactionListener):
+    def check_local_transaction(self, message):
+        return TransactionStatus.COMMIT_MESSAGE
+"""
+CONFIG = """
+topic_prefix = "{prefix}"
+queues = 2
+transaction_timeout_ms = 1000
+land_trigger_interval_ms = 500
+
+[spark]
+"spark.eventLog.enabled" = "true"
+"spark.eventLog.dir" = "file://{events}"
+"spark.eventLog.compress" = "false"
+# How long Java's client asks for a topic that is gone.
+"kafka.request.timeout.ms" = "5000"
+"kafka.default.api.timeout.ms" = "5000"
+
+[kafka]
+"security.protocol" = "sasl_ssl"
+"ssl.ca.location" = "{certificate}"
+"sasl.mechanism" = "SCRAM-SHA-512"
+"sasl.username" = "{user}"
+"""
+PASSWORD = "TXRESOLVER_KAFKA__SASL_PASSWORD"  # noqa: S105 - a variable's name
+
+
+@pytest.fixture
+def site(secured: SecuredBroker, tmp_path: Path) -> Site:
+    site = Site(secured, tmp_path)
+    done = site.create("--acls", "--resolver-principal=User:resolver")
+    assert done.exit_code == 0, done.output
+    return site
+
+
+@pytest.fixture
+def world(site: Site) -> Iterator[World]:
+    """What an administrator sees."""
+    login = site.broker.users.login("admin")
+    world = World(site.broker.bootstrap, site.names.prefix, login=login)
+    yield world
+    world.close()
+
+
+def config(site: Site, folder: Path, user: str, *more: str) -> Path:
+    """Write the settings of a user: all but the password, unless `more` gives it."""
+    text = CONFIG.format(
+        prefix=site.names.prefix,
+        certificate=site.broker.users.certificate,
+        user=user,
+        events=folder / "home" / "events",
+    )
+    path = folder / f"login-{user}.toml"
+    path.write_text("\n".join([text, *more, site.config.read_text()]))
+    return path
+
+
+def test_all_works_by_the_granted_rights_and_no_password_is_seen(
+    site: Site, world: World, tmp_path: Path
+) -> None:
+    home, users = tmp_path / "home", site.broker.users
+    (home / "events").mkdir(parents=True)
+    (tmp_path / "shop.py").write_text(LISTENER)
+    in_file = f'"sasl.password" = "{users.password("resolver")}"'
+    servers = f"--bootstrap-servers={site.broker.bootstrap}"
+    up = ["up", f"--home={home}", "--verbose", servers]
+    up.append(f"--config={config(site, tmp_path, 'resolver', in_file)}")
+    agent = ["agent", "--group=orders", "--listener=shop:Commits", servers]
+    agent.append(f"--config={config(site, tmp_path, 'orders')}")
+    in_env = {PASSWORD: users.password("orders")}
+    with command(*up, log=home / "up.log") as resolver:
+        resolver.until_said("ready:")
+        open_half = send_as_orders(site)
+        send_made_up_end(site, open_half)
+        with command(*agent, log=home / "agent.log", cwd=tmp_path, env=in_env) as answering:
+            outcomes = {(said.source.value, said.outcome.value) for said in world.resolutions(2)}
+            seen = command_lines(resolver.process.pid, answering.process.pid)
+        reasons = {header(one, "REASON") for one in world.quarantined(2)}
+        messages = world.reader(f"{site.real}.placed").until(2)
+        landed(home, "quarantine", 2)
+        # Spark prints the plan of a query that fails.
+        world.admin.delete_topics([site.names.half])[site.names.half].result(30)
+        assert resolver.exit_code() == 1
+
+    assert outcomes == {("END", "COMMIT"), ("CHECK", "COMMIT")}
+    assert sorted(str(one.value()) for one in messages) == ["b'ended'", "b'open'"]
+    assert reasons == {"NO_PERMISSION", "TRANSACTION_MISMATCH"}
+    passwords = [users.password(user) for user in ("resolver", "orders")]
+    assert [line for line in seen if any(word in line for word in passwords)] == []
+    assert any("java" in line for line in seen)
+    assert holding(home, passwords) == []
+    # Else the search above would have searched little.
+    assert {"up.log", "half", "quarantine"} <= set(holding(home, [site.names.half]))
+    assert any(name.startswith("events") for name in holding(home, ["SQLExecutionStart"]))
+
+
+def send_as_orders(site: Site) -> Message:
+    """Send a half that is ended, one that is not, and one for another group's topic."""
+    with TransactionProducer(
+        "orders",
+        site.broker.bootstrap,
+        checks_elsewhere=True,
+        topic_prefix=site.names.prefix,
+        kafka=site.broker.users.login("orders"),
+    ) as producer:
+        with producer.transaction(Message(f"{site.real}.placed", b"ended")):
+            pass
+        producer.begin(Message(f"{site.real}-pay", b"not for orders"))
+        return producer.begin(Message(f"{site.real}.placed", b"open")).message
+
+
+def send_made_up_end(site: Site, message: Message) -> None:
+    """Try, as another group's application, to end a transaction whose id it can't know."""
+    queue, offset = map(int, message.half_offset.split(":"))
+    op = Op(ROLLBACK, "orders", (Element(0, offset, "made-up"),)).to_record(site.names.op, queue)
+    producer = Producer(site.broker.options("pay"))
+    producer.produce(op.topic, op.value, partition=queue, headers=op.headers)
+    assert producer.flush(30) == 0
+
+
+def command_lines(*pids: int) -> list[str]:
+    """Return what the list of processes shows of these and all below them."""
+    parents = [psutil.Process(pid) for pid in pids]
+    below = [child for parent in parents for child in parent.children(recursive=True)]
+    lines = []
+    for process in parents + below:
+        with suppress(psutil.NoSuchProcess):  # one that has just ended
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
+def landed(home: Path, table: str, rows: int) -> None:
+    """Wait until a table has so many rows."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while len(DeltaTable(home / "tables" / table).to_pandas()) < rows:
+        assert time.monotonic() < until, f"{table} has not {rows} rows"
+        time.sleep(0.1)
+
+
+def holding(home: Path, words: list[str]) -> list[str]:
+    """Return the files with one of the words, and the tables: those are compressed."""
+    found = []
+    for path in home.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            if any(word.encode() in content for word in words):
+                found.append(os.path.relpath(path, home))
+    for path in (home / "tables").iterdir():
+        rows = DeltaTable(path).to_pandas().to_dict("records")
+        if any(word in str(rows) for word in words):
+            found.append(path.name)
+    return found
