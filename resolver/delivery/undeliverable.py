@@ -10,6 +10,8 @@ import logging
 import time
 from dataclasses import dataclass, field
 
+from confluent_kafka import KafkaError
+
 from ..errors import DeliveryError
 from ..protocol import Names
 from ..settings import Settings
@@ -27,7 +29,7 @@ _SMALL_BYTES = 256 * 1024
 
 @dataclass
 class _Learned:
-    """Refusals: of topics, of sizes from so many bytes on, of single messages, with the reason.
+    """Refusals: of topics, of sizes from so many bytes on, of timestamps from one on, of messages.
 
     To the topics in `alone` one message is sent at a time, until it shows which one is at fault.
     """
@@ -35,6 +37,7 @@ class _Learned:
     since: float
     topics: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    stamps: dict[str, int] = field(default_factory=dict)
     messages: dict[Message, str] = field(default_factory=dict)
     alone: set[str] = field(default_factory=set)
 
@@ -72,6 +75,8 @@ class Undeliverable:
             learned.alone.add(topic)
         elif refused.is_size and not self._compressed:
             learned.sizes[topic] = min(learned.sizes.get(topic, 2**63), batch_bytes(message))
+        elif refused.error.code() == KafkaError.INVALID_TIMESTAMP and self._is_ahead(topic):
+            learned.stamps[topic] = min(learned.stamps.get(topic, 2**63), message.timestamp_ms)
         else:
             learned.messages[message] = refused.error.str()
 
@@ -139,7 +144,8 @@ class Undeliverable:
         learned = self._learned
         if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False
-        refused_some = topic in learned.sizes or topic in learned.alone or learned.messages
+        of_topic = (learned.sizes, learned.stamps, learned.alone)
+        refused_some = any(topic in known for known in of_topic) or learned.messages
         target = targets[topic]
         limited = target.compacted or not target.writable or target.oldest_ms is not None
         return not (refused_some or limited or self._is_narrow(topic, targets))
@@ -172,6 +178,9 @@ class Undeliverable:
         if target.oldest_ms is not None and _age_ms(message) > target.oldest_ms:
             limit = f"message.timestamp.before.max.ms={target.oldest_ms}"
             return f"stored longer ago than {limit} of topic {topic} allows"
+        if message.timestamp_ms >= learned.stamps.get(topic, 2**63):
+            ahead = "message.timestamp.after.max.ms"
+            return f"stamped further ahead of the broker's clock than {ahead} of {topic} allows"
         if topic in learned.topics:
             return learned.topics[topic]
         return learned.messages.get(message) or self._size_error(message, target)
@@ -198,6 +207,15 @@ class Undeliverable:
         if not self._is_check(message.topic):
             raise DeliveryError(f"can't write: {error}")
         logger.warning("a check is not sent: %s", error)
+
+    def _is_ahead(self, topic: str) -> bool:
+        """Whether a timestamp can only be refused for being ahead of the broker's clock.
+
+        So it is with all halves that were stored before that clock stepped back: too many to send
+        each alone.
+        """
+        target = self._targets.look_up({topic}).get(topic)
+        return target is not None and target.oldest_ms is None
 
     def _is_check(self, topic: str) -> bool:
         return topic.startswith(self._names.check(""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from resolver.broker import Broker
 from resolver.delivery import Delivery
-from resolver.delivery.packed import Decision, Message
+from resolver.delivery.packed import Decision, Message, as_message
 from resolver.errors import MarkerMismatch, ResolverError
 from resolver.kafka import admin_client
-from resolver.protocol import Names
+from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, commit_record
 from resolver.rebuild import refuse_gaps
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
@@ -143,6 +144,33 @@ def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Set
         deleted.result(30)
     with pytest.raises(ResolverError, match="may be gone"):
         refuse_gaps(settings)
+
+
+def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
+    settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic refuses their timestamps: two refusals tell of all of them."""
+    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    now_ms = time.time_ns() // 1_000_000
+    ahead = [_commit(real, offset, now_ms + 7_200_000) for offset in range(200)]
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(0, [msgpack.packb([*ahead, _commit(real, 200, now_ms)])])
+    assert _values(settings, real) == [b"200"]
+    assert len(_values(settings, Names(settings.topic_prefix).discarded)) == 200
+    assert sum("batch 0: transaction open" in line for line in caplog.messages) < 5
+
+
+def _commit(topic: str, offset: int, stored_at_ms: int) -> Decision:
+    half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [])
+    at = HalfAt(0, offset, stored_at_ms, half, half.to_record("tx.half", 0).headers)
+    said = Resolution(
+        transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,
+        source=Source.END, group="orders", topic=topic, op_offset=0, checks=0, answered=0,
+        born_at=0, stored_at=stored_at_ms, ended_at=0, decided_at=0, batch_id=0, query_id="q",
+    )  # fmt: skip
+    outcome = as_message(said.to_record("tx.resolution"))
+    return Decision(as_message(commit_record(at)), outcome, msgpack.packb(at.all_headers))
 
 
 def _message(topic: str, value: bytes) -> Message:
