@@ -68,18 +68,16 @@ class RocketMQ:
     def transactions(self, body_bytes: int, warm_up_seconds: int, seconds: int) -> Figures:
         """Run its transaction benchmark and its consumer, all transactions committed.
 
-        Figures are medians of intervals of 5 s after the warm-up; `before_per_second` is its last
-        interval: as much, if the warm-up was long enough.
+        Figures are medians of what it says every 5 s after the warm-up; `before_per_second` is the
+        last before: as much, if the warm-up was long enough.
         """
-        intervals = max(1, seconds // _INTERVAL_SECONDS)
+        warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
         with self._programs(body_bytes) as (producer, consumer):
-            time.sleep(warm_up_seconds)
-            before = usage()
-            time.sleep(intervals * _INTERVAL_SECONDS)
-            after = usage()
-            sent, consumed = _said(_SENT, producer), _said(_CONSUMED, consumer)
-        if len(sent) <= intervals or len(consumed) <= intervals:
-            raise ResolverError(f"RocketMQ's benchmark said nothing: see {producer} and {consumer}")
+            _await_said(_SENT, producer, warm_up)
+            before, started = usage(), time.monotonic()
+            sent = _await_said(_SENT, producer, warm_up + intervals)
+            after, took = usage(), time.monotonic() - started
+            consumed = _await_said(_CONSUMED, consumer, intervals)
         rate = statistics.median(one.per_second for one in sent[-intervals:])
         return {
             "per_second": rate,
@@ -89,7 +87,7 @@ class RocketMQ:
             "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
             "born_to_consumed_ms": statistics.median(one.ms for one in consumed[-intervals:]),
             "before_per_second": sent[-intervals - 1].per_second,
-            **per_million(_its_own(spent(before, after)), rate * intervals * _INTERVAL_SECONDS),
+            **per_million(_its_own(spent(before, after)), rate * took),
             "memory_mb": _its_own(after.memory),
         }
 
@@ -153,8 +151,19 @@ class RocketMQ:
         return said
 
 
-def _said(pattern: re.Pattern[str], file: Path) -> list[Said]:
-    return [Said(float(rate), float(ms)) for rate, ms in pattern.findall(file.read_text())]
+def _await_said(pattern: re.Pattern[str], file: Path, times: int) -> list[Said]:
+    """Wait until a program has said so often what it does, which it begins to after 10 s."""
+    until = time.monotonic() + _STARTUP_SECONDS + 2 * times * _INTERVAL_SECONDS
+    while True:
+        said = pattern.findall(file.read_text())
+        if len(said) >= times:
+            return [Said(float(rate), float(ms)) for rate, ms in said]
+        if time.monotonic() > until:
+            raise ResolverError(
+                f"RocketMQ's {file.stem} said how fast it is {len(said)} times, not {times}: "
+                f"{file.read_text()[-2_000:]}"
+            )
+        time.sleep(_LOOK_SECONDS)
 
 
 def _its_own(figures: dict[str, float]) -> dict[str, float]:
