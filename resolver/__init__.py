@@ -1,6 +1,7 @@
 """Transactional messages on Kafka, Spark and Delta."""
 
 from .agent import TransactionAgent
+from .async_producer import AsyncTransactionProducer
 from .ending import TransactionEnd
 from .errors import (
     AgentHung,
@@ -19,6 +20,7 @@ from .transaction import Transaction, TransactionSendResult
 
 __all__ = [
     "AgentHung",
+    "AsyncTransactionProducer",
     "HalfNotAcknowledged",
     "ListenerError",
     "Message",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,6 +26,7 @@ _POLL_SECONDS = 0.1
 #: Above what any topic takes: the topic's own limit is checked before, and says so better.
 _CLIENT_MAX_BYTES = 1_000_000_000
 _BATCH_BYTES = 1_000_000
+_IN_FLIGHT = 3
 _OURS = {
     "delivery.report.only.error": "a half is sent when its acknowledgement arrives",
     "default.topic.config": "give its options at the top",
@@ -67,12 +68,16 @@ class Connection:
 
     def __init__(self, options: Mapping[str, Any], group: str, batch_bytes: int) -> None:
         self._options = {
-            # An op that outlives its linger time here only waits longer; a half is waited for.
-            "linger.ms": 1,
+            # Halves are waited for. What comes while a request is under way shares the next one
+            # all the same; and librdkafka spins through a wait of less than a millisecond.
+            "linger.ms": 0,
             "batch.size": min(batch_bytes, _BATCH_BYTES),
             **options,
             "acks": "all",
             "enable.idempotence": True,
+            # With more under way librdkafka spins, since idempotence allows five in a partition;
+            # what comes meanwhile shares a request.
+            "max.in.flight": _IN_FLIGHT,
             "message.max.bytes": _CLIENT_MAX_BYTES,
         }
         self._group = group
@@ -80,6 +85,7 @@ class Connection:
         self._pid = os.getpid()
         self._renewing = threading.Lock()
         self._producer = self._new_producer()
+        self._waking: deque[Callable[[], object]] = deque()
         self._closed = False
         self._thread = threading.Thread(
             target=self._serve, name=f"txresolver-acks-{group}", daemon=True
@@ -111,6 +117,13 @@ class Connection:
                 raise
             self._renew(producer, error)
             self._produce(self._producer, record, on_delivery)
+
+    def wake(self, waiting: Callable[[], object]) -> None:
+        """Call `waiting` when the acknowledgements at hand are served.
+
+        Whoever wakes earlier fights with their callbacks for the interpreter's lock.
+        """
+        self._waking.append(waiting)
 
     def flush(self, timeout: float) -> int:
         """Wait for what is under way, at most `timeout` seconds; return what is left unsent."""
@@ -146,6 +159,12 @@ class Connection:
                 producer.poll(_POLL_SECONDS)
             except Exception:  # a callback's error must not end the acknowledgements of others
                 _log.exception("an acknowledgement of group %s was not handled", self._group)
+            self._wake_all()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        while self._waking:
+            self._waking.popleft()()
 
     def _renew(self, broken: Producer, error: KafkaException) -> None:
         """Replace a producer that librdkafka gave up for good; its records are reported failed."""
@@ -168,13 +187,6 @@ class Connection:
         _log.log(level, "Kafka, group %s: %s", self._group, error.str())
         if self._user_error_cb is not None:
             self._user_error_cb(error)
-
-
-def wait_for_room(deadline: float) -> None:
-    """Wait a moment for the local queue; raises `BufferError` after `deadline`."""
-    if time.monotonic() > deadline:
-        raise BufferError("the local queue is full")
-    time.sleep(0.005)
 
 
 def _is_fatal(error: KafkaException) -> bool:

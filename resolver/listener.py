@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .errors import ListenerError
@@ -19,6 +19,9 @@ __all__ = ["TransactionListener", "load_listener"]
 
 _log = logging.getLogger(__name__)
 _MAX_REMARK = 500
+#: The two kinds of a local transaction: with one message, with all messages of a call.
+FOR_ONE = "execute_local_transaction"
+FOR_ALL = "execute_local_transaction_for_all"
 
 
 class TransactionListener(ABC):
@@ -31,6 +34,16 @@ class TransactionListener(ABC):
 
     def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
         """Run the local transaction; only `send_message_in_transaction` calls it."""
+        raise NotImplementedError
+
+    def execute_local_transaction_for_all(
+        self, messages: Sequence[Message], arg: Any
+    ) -> TransactionStatus:
+        """Run one local transaction with many messages, for `send_messages_in_transaction`.
+
+        What it answers holds for all of them. Write down each message's transaction id: checks
+        ask for one at a time.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -51,16 +64,27 @@ class Answer(NamedTuple):
 
 def ask(method: Callable[..., Any], *args: Any) -> Answer:
     """Ask a listener; None, an exception or anything that is no status is UNKNOWN."""
-    name = getattr(method, "__name__", "the listener")
     try:
         said = method(*args)
     except Exception as error:
-        _log.warning("%s failed; the state is UNKNOWN", name, exc_info=True)
-        return unknown(f"{name} raised {type(error).__name__}")
+        return failure_of(method, error)
+    return answer_to(method, said)
+
+
+def failure_of(method: Callable[..., Any], error: Exception) -> Answer:
+    """Return UNKNOWN for what a listener's method raised, and log it."""
+    name = _name(method)
+    _log.warning("%s failed; the state is UNKNOWN", name, exc_info=error)
+    return unknown(f"{name} raised {type(error).__name__}")
+
+
+def answer_to(method: Callable[..., Any], said: Any) -> Answer:
+    """Return what a listener's method said; UNKNOWN if that is no status."""
     if isinstance(said, TransactionStatus):
         return Answer(said)
     if inspect.iscoroutine(said):
         said.close()
+    name = _name(method)
     _log.warning("%s returned a %s; the state is UNKNOWN", name, type(said).__name__)
     return unknown(f"{name} returned {type(said).__name__}, no TransactionStatus")
 
@@ -70,26 +94,36 @@ def unknown(remark: str) -> Answer:
     return Answer(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
 
 
-def check_listener(listener: Any) -> None:
+def check_listener(listener: Any, may_be_async: bool = False) -> None:
     """Raise `ListenerError` unless `listener` can be asked."""
-    for name in ("check_local_transaction", "execute_local_transaction"):
+    for name in ("check_local_transaction", FOR_ONE, FOR_ALL):
         method = getattr(listener, name, None)
         if name == "check_local_transaction" and not callable(method):
             raise ListenerError(
                 f"{type(listener).__name__} has no method {name}; subclass "
                 "resolver.TransactionListener"
             )
-        if inspect.iscoroutinefunction(method):
+        if inspect.iscoroutinefunction(method) and not may_be_async:
             raise ListenerError(
                 f"{type(listener).__name__}.{name} is async; listeners are called by threads, "
-                "make it a plain method (asyncio.run inside, if need be)"
+                "make it a plain method, or give it to an AsyncTransactionProducer"
             )
 
 
-def executes(listener: Any) -> bool:
-    """Whether a listener has a local transaction to run, and not only answers checks."""
-    method = getattr(type(listener), "execute_local_transaction", None)
-    return callable(method) and method is not TransactionListener.execute_local_transaction
+def local_transaction(listener: Any, name: str) -> Callable[..., Any]:
+    """Return a listener's method; raises `ListenerError` where it has none of its own."""
+    method = getattr(type(listener), name, None)
+    if not callable(method) or method is getattr(TransactionListener, name):
+        raise ListenerError(
+            f"the listener is {type(listener).__name__}, which has no {name}; give one that has, "
+            "or use `with producer.transaction(message)`"
+        )
+    bound: Callable[..., Any] = getattr(listener, name)
+    return bound
+
+
+def _name(method: Callable[..., Any]) -> str:
+    return getattr(method, "__name__", "the listener")
 
 
 def load_listener(path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,6 +42,12 @@ class Local(TransactionListener):
 
     def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
         result: TransactionStatus = arg(message) if callable(arg) else arg
+        return result
+
+    def execute_local_transaction_for_all(
+        self, messages: Sequence[Message], arg: Any
+    ) -> TransactionStatus:
+        result: TransactionStatus = arg(messages)
         return result
 
     def check_local_transaction(self, message: Message) -> TransactionStatus:
@@ -200,6 +206,39 @@ def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTop
     assert {tx.queue for tx in good} == {0, 1}
 
 
+def test_many_messages_are_sent_with_one_local_transaction_of_the_listener(
+    topics: ProtocolTopics,
+) -> None:
+    messages = [Message("orders.placed", bytes([number])) for number in range(40)]
+    seen: list[tuple[list[Message], int]] = []
+
+    def rolls_back(given: list[Message]) -> TransactionStatus:
+        seen.append((given, len(topics.read(topics.names.half))))
+        return ROLLBACK
+
+    with producer_of(topics) as producer:
+        results = producer.send_messages_in_transaction(messages, rolls_back)
+        failed = producer.send_messages_in_transaction([MESSAGE], raises(OSError("disk")))
+        assert producer.send_messages_in_transaction([], lambda given: COMMIT) == []
+    [(given, halves)] = seen
+    assert (given, halves) == (messages, 40)
+    assert [message.transaction_id for message in given] == [r.transaction_id for r in results]
+    assert {r.local_transaction_state for r in results} == {ROLLBACK}
+    assert [end_of(topics, r) for r in results] == [["ROLLBACK_MESSAGE"]] * 40
+    assert [(r.local_transaction_state, end_of(topics, r)) for r in failed] == [
+        (UNKNOWN, ["UNKNOWN"])
+    ]
+
+
+def test_more_messages_than_the_local_queue_takes_are_sent_all_the_same(
+    topics: ProtocolTopics,
+) -> None:
+    with producer_of(topics, kafka={"queue.buffering.max.messages": "7"}) as producer:
+        with producer.transactions([MESSAGE] * 100) as begun:
+            pass
+    assert len(topics.read(topics.names.half)) == len(topics.ends()) == len(begun) == 100
+
+
 def test_one_refused_message_keeps_all_of_a_block_from_being_stored(
     topics: ProtocolTopics,
 ) -> None:
@@ -276,8 +315,10 @@ def test_without_a_local_transaction_in_the_listener_sending_is_refused(
 
     for listener in (None, OnlyChecks()):
         with producer_of(topics, listener=listener) as producer:
-            with pytest.raises(ListenerError, match="execute_local_transaction"):
+            with pytest.raises(ListenerError, match="no execute_local_transaction;"):
                 producer.send_message_in_transaction(MESSAGE)
+            with pytest.raises(ListenerError, match="no execute_local_transaction_for_all;"):
+                producer.send_messages_in_transaction([MESSAGE])
             with producer.transaction(MESSAGE):
                 pass
     assert len(topics.ends()) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from contextlib import closing
@@ -13,6 +14,7 @@ import pytest
 from resolver import TransactionProducer, TransactionStatus
 from resolver.broker import Broker
 from resolver.kafka import admin_client
+from resolver.producer_base import ProducerBase
 from resolver.protocol import Half, Names, Op, decode_half, decode_op
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
@@ -27,7 +29,7 @@ def test_the_example_places_its_orders_and_commits_their_messages(
     ensure_topics(admin_client(settings), settings, ["orders"])
     monkeypatch.chdir(tmp_path)
     # The example leaves the prefix to its default, which other tests may be using.
-    defaults = TransactionProducer.__init__.__kwdefaults__ or {}
+    defaults = ProducerBase.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(defaults, "topic_prefix", prefix)
     module = ModuleType("readme")
     for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
@@ -36,14 +38,20 @@ def test_the_example_places_its_orders_and_commits_their_messages(
     module.main(kafka.bootstrap)
     with TransactionProducer("orders", kafka.bootstrap, module.OrderListener()) as producer:
         assert "COMMIT_MESSAGE" in module.send(producer)
+    asyncio.run(module.place(["desk"], kafka.bootstrap))
 
     with closing(sqlite3.connect("orders.db")) as db:
-        assert db.execute("SELECT item FROM orders").fetchall() == [("lamp",), ("chair",)]
+        assert db.execute("SELECT item FROM orders").fetchall() == [
+            ("lamp",),
+            ("chair",),
+            ("desk",),
+        ]
         ids = [row[0] for row in db.execute("SELECT id FROM transaction_log ORDER BY rowid")]
-    halves, ops = read(kafka, Names(prefix), 2)
+    halves, ops = read(kafka, Names(prefix), 3)
     assert [(half.transaction_id, half.key) for half in halves] == [
         (ids[0], b"customer-7"),
         (ids[1], None),
+        (ids[2], None),
     ]
     assert halves[1].headers == [("source", b"shop")]
     assert {op.state for op in ops} == {TransactionStatus.COMMIT_MESSAGE}

@@ -32,6 +32,7 @@ class Commits(TransactionListener):
 def test_the_public_names_are_these() -> None:
     assert resolver.__all__ == [
         "AgentHung",
+        "AsyncTransactionProducer",
         "HalfNotAcknowledged",
         "ListenerError",
         "Message",

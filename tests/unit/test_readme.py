@@ -58,7 +58,7 @@ def asked(transaction_id: str, age_ms: int) -> Message:
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 3
+    assert len(examples()) == 4
 
 
 def test_the_examples_listener_knows_what_it_committed(example: Any) -> None:

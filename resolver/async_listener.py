@@ -1,0 +1,36 @@
+"""Listeners whose methods may be async: run in the event loop, whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .listener import Answer, answer_to, ask, failure_of
+from .message import Message
+
+
+class ListenerOfLoop:
+    """Answers the agent's threads; what is async is run by `loop` meanwhile."""
+
+    def __init__(self, listener: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._listener = listener
+        self._loop = loop
+
+    def check_local_transaction(self, message: Message) -> Any:
+        said = self._listener.check_local_transaction(message)
+        if inspect.iscoroutine(said):
+            return asyncio.run_coroutine_threadsafe(said, self._loop).result()
+        return said
+
+
+async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
+    """Like `ask`: await an async method, run another in a thread."""
+    if not inspect.iscoroutinefunction(method):
+        return await asyncio.to_thread(ask, method, *args)
+    try:
+        said = await method(*args)
+    except Exception as error:
+        return failure_of(method, error)
+    return answer_to(method, said)

@@ -1,0 +1,217 @@
+"""The producer for asyncio on a real broker: what it does differently from the one for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from protocol_topics import ProtocolTopics, until
+
+from resolver import (
+    AsyncTransactionProducer,
+    HalfNotAcknowledged,
+    Message,
+    SendError,
+    TransactionListener,
+    TransactionStatus,
+)
+from resolver.broker import Broker
+
+COMMIT, ROLLBACK, UNKNOWN = (
+    TransactionStatus.COMMIT_MESSAGE,
+    TransactionStatus.ROLLBACK_MESSAGE,
+    TransactionStatus.UNKNOWN,
+)
+MESSAGE = Message("orders.placed", b"body", b"key", [("a", b"1")])
+
+
+class Orders:
+    """Answers what it is given, from the event loop; says which thread asked."""
+
+    def __init__(self, answer: TransactionStatus = UNKNOWN) -> None:
+        self.asked_by: list[str] = []
+        self._answer = answer
+
+    async def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
+        await asyncio.sleep(0)
+        return await self._say(arg)
+
+    async def execute_local_transaction_for_all(
+        self, messages: list[Message], arg: Any
+    ) -> TransactionStatus:
+        return await self._say(arg)
+
+    async def check_local_transaction(self, message: Message) -> TransactionStatus:
+        return await self._say(self._answer)
+
+    async def _say(self, answer: Any) -> TransactionStatus:
+        self.asked_by.append(threading.current_thread().name)
+        if isinstance(answer, BaseException):
+            raise answer
+        said: TransactionStatus = answer
+        return said
+
+
+class PlainOrders(TransactionListener):
+    """The same from a thread."""
+
+    def __init__(self) -> None:
+        self.asked_by: list[str] = []
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
+        self.asked_by.append(threading.current_thread().name)
+        return COMMIT
+
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        self.asked_by.append(threading.current_thread().name)
+        return ROLLBACK
+
+
+@pytest.fixture
+def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
+    made = ProtocolTopics(kafka.bootstrap, prefix)
+    made.make(group_of(made))
+    return made
+
+
+def group_of(topics: ProtocolTopics) -> str:
+    """Consumer groups know no prefix: each test has its own."""
+    return f"orders-{topics.names.prefix}x"
+
+
+def producer_of(topics: ProtocolTopics, **options: Any) -> AsyncTransactionProducer:
+    # A busy machine is no reason to fail: only what is about time gives less.
+    given = {"listener": Orders(), "checks_elsewhere": True, "send_timeout_ms": 60_000, **options}
+    return AsyncTransactionProducer(
+        group_of(topics), topics.bootstrap, topic_prefix=topics.names.prefix, **given
+    )
+
+
+def states(topics: ProtocolTopics) -> list[str]:
+    return [state for _, state in topics.ends()]
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 120))
+
+
+def test_many_tasks_send_at_once_and_their_ops_are_packed(topics: ProtocolTopics) -> None:
+    listener = Orders()
+
+    async def scenario() -> None:
+        async with producer_of(topics, listener=listener, op_linger_ms=200) as producer:
+            results = await asyncio.gather(
+                *(
+                    producer.send_message_in_transaction(MESSAGE, state)
+                    for state in [COMMIT, ROLLBACK, OSError("disk")] * 100
+                )
+            )
+        ends = {
+            (queue, element.offset): (op.state, element.transaction_id, op.remark)
+            for queue, op in topics.ops()
+            for element in op.elements
+        }
+        assert ends == {
+            (r.queue, r.offset): (r.local_transaction_state, r.transaction_id, r.remark)
+            for r in results
+        }
+        assert [r.local_transaction_state for r in results[:3]] == [COMMIT, ROLLBACK, UNKNOWN]
+        assert "OSError" in (results[2].remark or "")
+
+    run(scenario())
+    assert len(topics.ops()) < 100
+    assert set(listener.asked_by) == {"MainThread"}
+
+
+def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTopics) -> None:
+    async def scenario() -> None:
+        few = {"queue.buffering.max.messages": "7"}
+        async with producer_of(topics, kafka=few) as producer:
+            results = await producer.send_messages_in_transaction([MESSAGE] * 50, COMMIT)
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transactions([MESSAGE] * 50):
+                    raise ZeroDivisionError
+        assert {r.local_transaction_state for r in results} == {COMMIT}
+        assert len({r.half_offset for r in results}) == 50
+
+    run(scenario())
+    assert sorted(states(topics)) == ["COMMIT_MESSAGE"] * 50 + ["ROLLBACK_MESSAGE"] * 50
+
+
+def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: ProtocolTopics) -> None:
+    async def scenario() -> None:
+        async with producer_of(topics) as producer:
+            async with producer.transaction(MESSAGE) as committed:
+                assert committed.state is None
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(MESSAGE) as rolled_back:
+                    raise ZeroDivisionError
+            began = asyncio.Event()
+
+            async def hangs() -> None:
+                async with producer.transaction(MESSAGE):
+                    began.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(hangs())
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (committed.state, rolled_back.state) == (COMMIT, ROLLBACK)
+
+    run(scenario())
+    assert sorted(states(topics)) == ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOWN"]
+
+
+def test_a_half_that_is_not_waited_for_to_the_end_is_rolled_back_when_it_turns_up(
+    topics: ProtocolTopics,
+) -> None:
+    async def scenario() -> None:
+        async with producer_of(topics, kafka={"linger.ms": "2000"}) as producer:
+            with pytest.raises(HalfNotAcknowledged, match="did not run"):
+                await producer.send_message_in_transaction(MESSAGE, COMMIT, timeout=0.2)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(producer.begin(MESSAGE), 0.2)
+
+    run(scenario())
+    assert states(topics) == ["ROLLBACK_MESSAGE"] * 2
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_checks_are_answered_by_either_kind_of_listener(
+    topics: ProtocolTopics, is_async: bool
+) -> None:
+    listener: Any = Orders(ROLLBACK) if is_async else PlainOrders()
+
+    async def scenario() -> None:
+        async with producer_of(topics, listener=listener, checks_elsewhere=False) as producer:
+            await producer.send_message_in_transaction(MESSAGE, COMMIT)
+            topics.check(group_of(topics), 17)
+            await asyncio.to_thread(until, lambda: (17, "ROLLBACK_MESSAGE") in topics.ends())
+            assert (await producer.begin(MESSAGE)).state is None
+
+    run(scenario())
+    assert len(listener.asked_by) == 2
+    assert (set(listener.asked_by) == {"MainThread"}) is is_async
+    assert is_async or "MainThread" not in listener.asked_by
+    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("txresolver")])
+
+
+def test_it_sends_only_in_the_loop_that_it_was_started_in(topics: ProtocolTopics) -> None:
+    async def scenario() -> None:
+        producer = producer_of(topics)
+        with pytest.raises(SendError, match="not started in this event loop; use `async with`"):
+            await producer.begin(MESSAGE)
+        await producer.close()
+        await producer.start()
+        with pytest.raises(SendError, match="was started already"):
+            await producer.start()
+        await producer.close()
+        with pytest.raises(SendError, match="is closed"):
+            await producer.begin(MESSAGE)
+
+    run(scenario())
