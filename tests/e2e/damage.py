@@ -121,7 +121,7 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     copy.change_where("op", "actor IS NOT NULL", actor="NULL")
     yield done("operator's record missing", Invariant.OPERATOR, settled)
     conflict, mismatch = named["conflict"], named["mismatch"]
-    copy.remove("quarantine", conflict, "reason = 'CONFLICTING_END'")
+    copy.remove("quarantine", conflict)
     yield done("refusal missing", Invariant.QUARANTINE, conflict)
     copy.repeat("quarantine", mismatch)
     yield done("refusals doubled", Invariant.QUARANTINE, mismatch)
