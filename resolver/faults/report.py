@@ -29,8 +29,8 @@ def summary(results: Results) -> str:
     restarts = sum(len(one.restarts) for one in rounds)
     failed = sum(bool(one.error) for one in rounds)
     said = (
-        f"Seed {seed}: {len(rounds):,} rounds, {failed} of them failed; audits without a violation: "
-        f"{held} of {len(audits)}. The resolver ended by itself, and was started again as it was, "
+        f"Seed {seed}: {len(rounds):,} rounds, {failed} of them failed; audits without "
+        f"a violation: {held} of {len(audits)}. The resolver ended by itself, and was started again as it was, "
         f"{restarts} times."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
