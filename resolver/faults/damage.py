@@ -6,25 +6,16 @@ The resolver must get over it, or refuse to start and say what to do; that is th
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import FaultError
 from ..home import Home
 from .fault import Done, Fault
 from .kills import see_dead
 from .world import World
 
-#: How often a start may be refused, each time with another thing to do.
-_REFUSALS = 3
-#: Older than the oldest that Spark goes back to.
 _SECONDS_BEHIND = (3.0, 8.0)
-
-#: Where a refusal says what to remove, and the folders there.
-_REMOVE = re.compile(r"[Rr]emove (.*?) start again")
-_FOLDER = re.compile(r"/[^\s,;:]+")
 
 Find = Callable[[Home], list[Path]]
 Spoil = Callable[[Path, random.Random], None]
@@ -42,7 +33,7 @@ def damaged(find: Find, spoil: Spoil) -> Fault:
         see_dead(world, resolver, "all")
         file = chance.choice(find(home))
         spoil(file, chance)
-        said = start_heeding(world)
+        said = world.start_heeding()
         return Done(str(file.relative_to(home.path)), " / ".join(said) or "recovered")
 
     return fault
@@ -67,42 +58,10 @@ def restored(checkpoint: str) -> Fault:
         see_dead(world, resolver, "all")
         shutil.rmtree(folder)
         copy.rename(folder)
-        said = start_heeding(world)
+        said = world.start_heeding()
         return Done(f"an older copy of {checkpoint}", " / ".join(said) or "recovered")
 
     return fault
-
-
-def start_heeding(world: World) -> list[str]:
-    """Start the resolver, doing what a refusal says; return what was said."""
-    said: list[str] = []
-    more: list[str] = []
-    while True:
-        resolver = world.start_resolver(*more)
-        world.resolver = None  # not to be started again by itself
-        world.until(lambda: resolver.ready or resolver.ended, "the resolver does not start")  # noqa: B023
-        if not resolver.ended:
-            world.resolver = resolver
-            return said
-        said.append(resolver.last_words)
-        resolver.end()
-        if len(said) > _REFUSALS:
-            raise FaultError(f"refused again and again: {said}")
-        more = _heed(said[-1], world.resolver_home)
-
-
-def _heed(said: str, home: Path) -> list[str]:
-    """Do what a refusal says by hand, and return what it says to start with."""
-    removed = [
-        Path(folder) for folder in re.findall(r"[Rr]emove [^;:.]*?(/\S+?)[,;: ]", said + " ")
-    ]
-    if "--rebuild" not in said and not removed:
-        raise FaultError(f"refused, and not said what to do: {said}")
-    for folder in removed:
-        if not folder.is_relative_to(home):
-            raise FaultError(f"told to remove {folder}: {said}")
-        shutil.rmtree(folder)
-    return ["--rebuild"] if "--rebuild" in said else []
 
 
 def newest(folders: str) -> Find:

@@ -37,6 +37,11 @@ class Victim(Process):
             time.sleep(_LOOK_SECONDS)
 
     @property
+    def ready(self) -> bool:
+        """Whether it has said that it is; the job by itself says `resolving`."""
+        return bool(self.said("^(ready|resolving): "))
+
+    @property
     def exit_status(self) -> int | None:
         return self._guarded.exit_status()
 

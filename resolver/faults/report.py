@@ -25,8 +25,13 @@ def summary(results: Results) -> str:
     audits = results.audits()
     held = sum(one.exit_code == 0 for one in audits)
     seed = results.campaign()["seed"]
+    restarts = sum(len(one.restarts) for one in rounds)
+    restarts = sum(len(one.restarts) for one in rounds)
+    failed = sum(bool(one.error) for one in rounds)
     said = (
-        f"Seed {seed}; {len(rounds)} rounds; audits without a violation: {held} of {len(audits)}."
+        f"Seed {seed}: {len(rounds):,} rounds, {failed} of them failed; audits without "
+        f"a violation: {held} of {len(audits)}. The resolver ended by itself, and was started again as it was, "
+        f"{restarts} times."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
 

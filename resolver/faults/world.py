@@ -28,6 +28,7 @@ from .judge import Judge
 from .ledger import LoadLedger
 from .load import GROUP, LEDGER, TOPICS
 from .process import Victim
+from .remedy import heed
 from .stopping import Interrupted
 
 #: Shortened, so that a round is quick: what is silent is asked after a second.
@@ -47,6 +48,8 @@ _STOP_SECONDS = 60.0
 _PARTITIONS = 4
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
+#: How often its start may be refused, each time with another thing to do.
+_REFUSALS = 3
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,10 @@ class World:
         self._rate = rate
         self._lock = lock
         self._told = told
-        self._count = 0
+        self._logs = home / "logs"
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._count = len(list(self._logs.iterdir()))
         self._started: list[Victim] = []
-        (home / "logs").mkdir(parents=True, exist_ok=True)
         self._ledger_file = home / "ledger.db"
         self.judge = Judge(LoadLedger(self._ledger_file), Names())
         self._reader: Reader | None = None
@@ -98,12 +102,12 @@ class World:
         try:
             self._doom.unlink(missing_ok=True)
             if self._scenery.small_disk:
-                self.disk = SmallDisk(self.resolver_home, self.home / "logs" / "disk.log")
+                self.disk = SmallDisk(self.resolver_home, self._logs / "disk.log")
             self.start_broker()
             self._make_topics()
             self.start_agent()
             self.start_load()
-            self.start_resolver()
+            self.start_heeding()
             self.until(lambda: self.judge.verdict.settled, "nothing is resolved")
         except BaseException:
             self._end()
@@ -152,6 +156,25 @@ class World:
         self.resolver = self.another_resolver(*more, home=home or self.resolver_home)
         return self.resolver
 
+    def start_heeding(self) -> list[str]:
+        """Start the resolver, doing what a refusal says, until it is ready; return what was said.
+
+        Raises `FaultError` where a refusal names nothing to do.
+        """
+        said: list[str] = []
+        more: list[str] = []
+        while len(said) <= _REFUSALS:
+            resolver = self.start_resolver(*more)
+            self.resolver = None  # not to be started again as it was
+            self.until(lambda: resolver.ready or resolver.ended, "the resolver does not start")  # noqa: B023
+            if not resolver.ended:
+                self.resolver = resolver
+                return said
+            resolver.end()
+            said.append(resolver.last_words)
+            more = heed(said[-1], self.resolver_home)
+        raise FaultError(f"refused again and again: {said}")
+
     def another_resolver(self, *more: str, home: Path) -> Victim:
         """Start a resolver in a home, beside the one that is there."""
         command = ["txresolver", "up", "--home", str(home), "--verbose"]
@@ -172,12 +195,9 @@ class World:
         """Say that now is the moment from which recovery is counted."""
         self.judge.count_from(time.time())
 
-    def doom(self, doom: Doom | None) -> None:
-        """Let the resolver be hit at a line of its log; None: at none any more."""
-        if doom is None:
-            self._doom.unlink(missing_ok=True)
-        else:
-            doom.write(self._doom)
+    def doom(self, doom: Doom) -> None:
+        """Let the resolver be hit at a line of its log."""
+        doom.write(self._doom)
 
     def stop(self, name: str) -> None:
         """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
@@ -270,8 +290,7 @@ class World:
     ) -> Victim:
         self._count += 1
         self._started = [one for one in self._started if one.members()]
-        log = self.home / "logs" / f"{self._count:04}-{name}.log"
-        log.unlink(missing_ok=True)
+        log = self._logs / f"{self._count:04}-{name}.log"
         environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
         prefix = self.disk.prefix if self.disk is not None and name == "resolver" else ()
         process = Victim(

@@ -1,0 +1,35 @@
+"""A campaign does what a refusal says, and nothing where it says nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from resolver.errors import FaultError
+from resolver.faults.remedy import heed
+
+
+def test_it_starts_with_what_the_refusal_names(tmp_path: Path) -> None:
+    said = "error: the checkpoint is older than its marker. Start with --rebuild"
+    assert heed(said, tmp_path) == ["--rebuild"]
+
+
+def test_it_removes_the_folders_that_the_refusal_names(tmp_path: Path) -> None:
+    folders = [tmp_path / "tables" / "half", tmp_path / "checkpoints" / "land"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    said = f"can't be read. If so, remove the folders {folders[0]} and {folders[1]} and start again"
+    assert heed(said, tmp_path) == []
+    assert not any(folder.exists() for folder in folders)
+    assert folders[0].parent.exists()
+
+
+def test_a_refusal_that_names_nothing_fails(tmp_path: Path) -> None:
+    with pytest.raises(FaultError, match="not told what to do: error: it is broken"):
+        heed("error: it is broken", tmp_path)
+
+
+def test_what_is_not_the_resolvers_is_not_removed(tmp_path: Path) -> None:
+    with pytest.raises(FaultError, match="not the resolver's"):
+        heed(f"remove the folder {tmp_path} and start again", tmp_path / "home")
