@@ -30,8 +30,8 @@ def summary(results: Results) -> str:
     failed = sum(bool(one.error) for one in rounds)
     said = (
         f"Seed {seed}: {len(rounds):,} rounds, {failed} of them failed; audits without "
-        f"a violation: {held} of {len(audits)}. The resolver ended by itself, and was started again as it was, "
-        f"{restarts} times."
+        f"a violation: {held} of {len(audits)}. The resolver ended by itself, and was started "
+        f"again as it was, {restarts} times."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
 
