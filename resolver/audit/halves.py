@@ -79,11 +79,17 @@ def _one_number(name: str) -> Column:
 
 
 def _never_of_a_user(name: Column) -> Column:
-    return name.isin(*sorted(n.OUTPUT_HEADERS)) | name.contains("\0")
+    return name.isin(*sorted(n.OUTPUT_HEADERS))
 
 
 def _headers() -> Column:
-    return F.coalesce("headers", F.array().cast(HEADERS))
+    """Return the headers as the resolver reads them: a name ends at a NUL."""
+    return F.transform(
+        F.coalesce("headers", F.array().cast(HEADERS)),
+        lambda header: F.struct(
+            F.substring_index(header["key"], "\0", 1).alias("key"), header["value"].alias("value")
+        ),
+    )
 
 
 def _values(name: str) -> Column:

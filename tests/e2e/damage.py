@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import Message
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from deltalake import DeltaTable, write_deltalake
 
 from resolver.audit.report import Invariant
 from resolver.protocol import Headers, Record
@@ -32,56 +31,78 @@ class Damage:
     half: str | None
 
 
-class Copy:
-    """A copy of a story's tables, to be damaged."""
+Row = dict[str, Any]
 
-    def __init__(self, spark: SparkSession, story: Story, folder: Path) -> None:
-        self._spark = spark
+
+class Copy:
+    """A copy of a story's tables, to be damaged: rows in memory until they are saved."""
+
+    def __init__(self, story: Story, folder: Path) -> None:
         self.folder = folder
         shutil.copytree(story.tables, folder)
+        self._rows: dict[str, list[Row]] = {}
 
-    def change(self, table: str, sent: Sent, **values: str) -> None:
-        """Change columns of a transaction's rows; values are SQL."""
+    def change(self, table: str, sent: Sent, **values: Any) -> None:
+        """Change columns of a transaction's rows; a value is new, or what makes it of the old."""
         self.change_where(table, _of(sent), **values)
 
-    def change_where(self, table: str, condition: str, **values: str) -> None:
-        self._table(table).update(condition, {name: F.expr(sql) for name, sql in values.items()})
+    def change_where(self, table: str, where: Callable[[Row], bool], **values: Any) -> None:
+        changed = [_changed_row(row, values) if where(row) else row for row in self._rows_of(table)]
+        assert changed != self._rows[table]
+        self._rows[table] = changed
 
     def remove(self, table: str, sent: Sent) -> None:
         self.remove_where(table, _of(sent))
 
-    def remove_where(self, table: str, condition: str) -> None:
-        self._table(table).delete(condition)
+    def remove_where(self, table: str, where: Callable[[Row], bool]) -> None:
+        self._rows[table] = [row for row in self._rows_of(table) if not where(row)]
 
-    def last_op(self, sent: Sent) -> str:
+    def last_op(self, sent: Sent) -> int:
         """Return the offset of the last op that names a transaction."""
-        ops = self._read("op").where(
-            f"queue = {sent.queue} AND array_contains(offsets, {sent.offset}L)"
+        return max(
+            int(row["source_offset"])
+            for row in self._rows_of("op")
+            if row["queue"] == sent.queue and sent.offset in (row["offsets"] or [])
         )
-        return str(ops.agg(F.max("source_offset")).collect()[0][0])
 
-    def repeat(self, table: str, sent: Sent, **values: str) -> None:
+    def repeat(self, table: str, sent: Sent, **values: Any) -> None:
         """Add a transaction's rows once more, with other values."""
         self.repeat_where(table, _of(sent), **values)
 
-    def repeat_where(self, table: str, condition: str, **values: str) -> None:
-        rows = self._read(table).where(condition)
-        changed = rows.withColumns({name: F.expr(sql) for name, sql in values.items()})
-        changed.write.format("delta").mode("append").save(str(self.folder / table))
+    def repeat_where(self, table: str, where: Callable[[Row], bool], **values: Any) -> None:
+        rows = self._rows_of(table)
+        rows += [_changed_row(row, values) for row in rows if where(row)]
 
-    def _read(self, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(str(self.folder / table))
+    def save(self) -> None:
+        """Write the tables that were changed."""
+        for name, rows in self._rows.items():
+            table = DeltaTable(self.folder / name)
+            schema = pa.schema(table.schema().to_arrow())
+            write_deltalake(table, pa.Table.from_pylist(rows, schema), mode="overwrite")
 
-    def _table(self, name: str) -> DeltaTable:
-        return DeltaTable.forPath(self._spark, str(self.folder / name))
+    def _rows_of(self, table: str) -> list[Row]:
+        if table not in self._rows:
+            rows = DeltaTable(self.folder / table).to_pyarrow_table().to_pylist()
+            self._rows[table] = rows
+        return self._rows[table]
 
 
-def _of(sent: Sent) -> str:
-    return f"queue = {sent.queue} AND offset = {sent.offset}"
+def _changed_row(row: Row, values: dict[str, Any]) -> Row:
+    return row | {
+        name: value(row[name]) if callable(value) else value for name, value in values.items()
+    }
+
+
+def _of(sent: Sent) -> Callable[[Row], bool]:
+    return lambda row: (row["queue"], row["offset"]) == (sent.queue, sent.offset)
+
+
+def _more(count: int) -> Callable[[int], int]:
+    return lambda value: value + count
 
 
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
-    """Damage the tables."""
+    """Damage the tables, and save them."""
     plain, rolled_back = iter(story.committed), iter(story.rolled_back)
     named = story.by_name
 
@@ -89,13 +110,13 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
         return Damage(name, invariant, sent.half.transaction_id, sent.at)
 
     sent = next(plain)
-    copy.change("resolution", sent, outcome="'ROLLBACK'")
+    copy.change("resolution", sent, outcome="ROLLBACK")
     yield done("outcome flipped", Invariant.FIRST_END, sent)
     sent = next(plain)
-    copy.change("resolution", sent, op_offset="op_offset + 1")
+    copy.change("resolution", sent, op_offset=_more(1))
     yield done("by an op that is not its own", Invariant.FIRST_END, sent)
     sent = next(plain)
-    copy.change("resolution", sent, source="'CHECK'")
+    copy.change("resolution", sent, source="CHECK")
     yield done("of another source", Invariant.FIRST_END, sent)
     sent = next(plain)
     copy.remove("resolution", sent)
@@ -107,18 +128,18 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     copy.remove("half", sent)
     yield done("outcome without a half", Invariant.ONE_OUTCOME, sent)
     sent = next(plain)
-    copy.change("half", sent, headers="filter(headers, h -> h.key != 'TRAN_MSG')")
+    copy.change("half", sent, headers=_without_mark)
     yield done("outcome of a malformed half", Invariant.ONE_OUTCOME, sent)
     second = named["second"]
-    copy.change("resolution", second, outcome="'ROLLBACK'", op_offset=copy.last_op(second))
+    copy.change("resolution", second, outcome="ROLLBACK", op_offset=copy.last_op(second))
     yield done("outcome of the second end", Invariant.FIRST_END, second)
     asked = named["asked"]
-    copy.repeat("check", asked, checks="checks + 1", source_offset="source_offset + 100000")
+    copy.repeat("check", asked, checks=_more(1), source_offset=_more(100_000))
     yield done("check after the outcome", Invariant.NO_CHECK_AFTER, asked)
     settled = named["settled"]
-    copy.change("resolution", settled, answered="3", checks="3")
+    copy.change("resolution", settled, answered=3, checks=3)
     yield done("too many counted checks", Invariant.CHECK_MAX, settled)
-    copy.change_where("op", "actor IS NOT NULL", actor="NULL")
+    copy.change_where("op", lambda row: row["actor"] is not None, actor=None)
     yield done("operator's record missing", Invariant.OPERATOR, settled)
     conflict, mismatch = named["conflict"], named["mismatch"]
     copy.remove("quarantine", conflict)
@@ -126,17 +147,26 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     copy.repeat("quarantine", mismatch)
     yield done("refusals doubled", Invariant.QUARANTINE, mismatch)
     late = named["late"]
-    copy.change("quarantine", late, reason="'CONFLICTING_END'")
+    copy.change("quarantine", late, reason="CONFLICTING_END")
     yield done("refused for another reason", Invariant.QUARANTINE, late)
     given_up = named["given_up"]
-    copy.change("resolution", given_up, answered="1")
+    copy.change("resolution", given_up, answered=1)
     yield done("given up too early", Invariant.FIRST_END, given_up)
     copy.remove("discarded", named["undeliverable"])
     yield done("given up and lost", Invariant.GIVEN_UP, named["undeliverable"])
-    copy.change_where("quarantine", "reason = 'MALFORMED_HALF'", reason="'NO_PERMISSION'")
+    copy.change_where(
+        "quarantine", lambda row: row["reason"] == "MALFORMED_HALF", reason="NO_PERMISSION"
+    )
     yield done("malformed half refused as another", Invariant.QUARANTINE, named["malformed"])
-    copy.remove_where("quarantine", "reason = 'MALFORMED_OP' AND element IS NULL")
+    copy.remove_where(
+        "quarantine", lambda row: row["reason"] == "MALFORMED_OP" and row["element"] is None
+    )
     yield Damage("malformed op not in quarantine", Invariant.QUARANTINE, None, None)
+    copy.save()
+
+
+def _without_mark(headers: list[Row]) -> list[Row]:
+    return [header for header in headers if header["key"] != "TRAN_MSG"]
 
 
 Change = Callable[[Record], list[Record]]

@@ -161,12 +161,16 @@ def _refused(story: Story) -> None:
 
 
 def _end_the_rest(story: Story) -> None:
-    """Commits behind all else, in every queue: what came before has been decided by then."""
+    """Commits behind all else, in every queue, in two batches.
+
+    What came before has been decided when the first is, and is known to be complete by the second.
+    """
     world = story.world
-    for queue in range(QUEUES):
-        sent = world.send_halves([world.message() for _ in range(8)], queue)
-        world.end(*sent)
-        story.committed += sent
-    # asked, late, settled, given_up, four that are refused something, undeliverable
-    world.resolutions(len(story.committed) + len(story.rolled_back) + 9)
+    for _ in range(2):
+        for queue in range(QUEUES):
+            sent = world.send_halves([world.message() for _ in range(8)], queue)
+            world.end(*sent)
+            story.committed += sent
+        # asked, late, settled, given_up, four that are refused something, undeliverable
+        world.resolutions(len(story.committed) + len(story.rolled_back) + 9)
     world.quarantined(12)

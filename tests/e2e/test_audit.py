@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_it_finds_each_damage(
     spark: SparkSession, story: Story, tmp_path: Path, kafka: Broker
 ) -> None:
     """With the tables alone what is wrong with them, and by the command all."""
-    copy = Copy(spark, story, tmp_path / "tables")
+    copy = Copy(story, tmp_path / "tables")
     damages = list(damage_tables(copy, story))
     assert missed(damages, audit(spark, story, copy.folder, topics=False).as_json()) == []
     damages += damage_topic(story)
@@ -101,14 +102,19 @@ def test_it_finds_each_damage(
 def test_what_is_to_land_was_deleted_or_was_rebuilt_is_no_violation(
     spark: SparkSession, story: Story, tmp_path: Path
 ) -> None:
-    copy = Copy(spark, story, tmp_path / "tables")
+    copy = Copy(story, tmp_path / "tables")
     first, (half, op) = story.committed[0], (story.committed[-1], story.committed[-8])
+    before = datetime.fromtimestamp(first.stored_at_ms / 1_000, timezone.utc)
     for table in ("half", "op", "check", "discarded"):
-        copy.remove_where(table, f"unix_millis(source_timestamp) < {first.stored_at_ms}")
+        copy.remove_where(table, lambda row: row["source_timestamp"] < before)
     copy.remove("half", half)
-    copy.remove_where("op", f"queue = {op.queue} AND source_offset = {copy.last_op(op)}")
-    copy.change_where("resolution", "queue = 1", query_id="'of the rebuilt checkpoint'")
-    copy.repeat_where("quarantine", "true", source_offset="source_offset + 100000")
+    last = copy.last_op(op)
+    copy.remove_where("op", lambda row: (row["queue"], row["source_offset"]) == (op.queue, last))
+    copy.change_where(
+        "resolution", lambda row: row["queue"] == 1, query_id="of the rebuilt checkpoint"
+    )
+    copy.repeat_where("quarantine", lambda row: True, source_offset=lambda at: at + 100_000)
+    copy.save()
 
     report = audit(spark, story, copy.folder, topics=False)
     assert report.holds, "\n".join(report.lines())
