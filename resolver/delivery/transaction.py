@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -156,10 +157,13 @@ class TransactionalProducer:
 
     def _flush(self) -> None:
         """Wait until each record is acknowledged; `commit` alone would pass over local refusals."""
-        left = self._serve(self._producer.flush, _FLUSH_SECONDS)
+        give_up_at = time.monotonic() + _FLUSH_SECONDS
+        while left := self._serve(self._producer.flush, _POLL_SECONDS):
+            # Once one was refused, those behind it are not sent at all.
+            self._raise_failures()
+            if time.monotonic() > give_up_at:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
         self._raise_failures()
-        if left:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
         self._on_their_way = {}
 
     def _serve(self, call: Callable[[float], int], seconds: float) -> int:

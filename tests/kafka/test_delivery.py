@@ -152,24 +152,25 @@ def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
     """The topic refuses their timestamps: two refusals tell of all of them."""
     caplog.set_level(logging.DEBUG, "resolver.delivery")
     now_ms = time.time_ns() // 1_000_000
-    ahead = [_commit(real, offset, now_ms + 7_200_000) for offset in range(200)]
+    names = Names(settings.topic_prefix)
+    ahead = [_commit(real, offset, now_ms + 7_200_000, names) for offset in range(200)]
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
-    delivery.deliver(0, [msgpack.packb([*ahead, _commit(real, 200, now_ms)])])
+    delivery.deliver(0, [msgpack.packb([*ahead, _commit(real, 200, now_ms, names)])])
     assert _values(settings, real) == [b"200"]
-    assert len(_values(settings, Names(settings.topic_prefix).discarded)) == 200
+    assert len(_values(settings, names.discarded)) == 200
     assert sum("batch 0: transaction open" in line for line in caplog.messages) < 5
 
 
-def _commit(topic: str, offset: int, stored_at_ms: int) -> Decision:
+def _commit(topic: str, offset: int, stored_at_ms: int, names: Names) -> Decision:
     half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [])
-    at = HalfAt(0, offset, stored_at_ms, half, half.to_record("tx.half", 0).headers)
+    at = HalfAt(0, offset, stored_at_ms, half, half.to_record(names.half, 0).headers)
     said = Resolution(
         transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,
         source=Source.END, group="orders", topic=topic, op_offset=0, checks=0, answered=0,
         born_at=0, stored_at=stored_at_ms, ended_at=0, decided_at=0, batch_id=0, query_id="q",
     )  # fmt: skip
-    outcome = as_message(said.to_record("tx.resolution"))
+    outcome = as_message(said.to_record(names.resolution))
     return Decision(as_message(commit_record(at)), outcome, msgpack.packb(at.all_headers))
 
 
