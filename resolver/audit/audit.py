@@ -212,13 +212,14 @@ def _counts() -> dict[str, Column]:
     not_judged = (found == 1) & ~is_auditable() & (F.col("is_transaction") | half.isNull())
     gone = (F.col("offset") < F.col("half_first")) | (said["op_offset"] < F.col("op_first"))
     gone = F.coalesce(gone, F.lit(False))
+    is_lost = half.isNull() & half_should_be_there()  # that is a violation
     return {
         "halves": half.isNotNull(),
         "outcomes": found > 0,
         "refused_halves": half.isNotNull() & ~F.col("is_transaction"),
         "pending": open_ & ~ended,
         "ended_and_not_landed_yet": open_ & ended,
-        "outcomes_landed_before_half_or_op": not_judged & ~gone & ~half_should_be_there(),
+        "outcomes_landed_before_half_or_op": not_judged & ~gone & ~is_lost,
         "outcomes_of_halves_or_ops_kept_no_longer": not_judged & gone,
     }
 

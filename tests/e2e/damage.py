@@ -235,8 +235,7 @@ def _produce(story: Story, records: list[Record]) -> None:
             record.value,
             record.key,
             record.partition,
-            None,
-            record.timestamp_ms,
+            timestamp=record.timestamp_ms,
             headers=record.headers,
         )
     assert story.world.producer.flush(60) == 0

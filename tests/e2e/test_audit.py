@@ -39,7 +39,7 @@ def story(
     beside: list[Report],
 ) -> Iterator[Story]:
     def audit_now(running: Story) -> None:
-        beside.extend(audit(spark, running, running.tables, topics) for topics in (False, True))
+        beside.append(audit(spark, running, running.tables, topics=True))
 
     prefix = f"t{uuid.uuid4().hex[:8]}."
     told = tell(spark, kafka.bootstrap, prefix, tmp_path_factory.mktemp("ledger"), audit_now)
@@ -52,8 +52,9 @@ def audit(spark: SparkSession, story: Story, tables: Path, topics: bool) -> Repo
 
 
 def test_it_holds_beside_the_running_resolver(story: Story, beside: list[Report]) -> None:
-    assert [report.lines() for report in beside if not report.holds] == []
-    assert len(beside) == 2 and all(report.counts["halves"] for report in beside)
+    (report,) = beside
+    assert report.holds, "\n".join(report.lines())
+    assert report.counts["halves"] > 0
 
 
 def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None:
@@ -74,14 +75,9 @@ def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None
     }
 
 
-def test_it_finds_each_damage(
-    spark: SparkSession, story: Story, tmp_path: Path, kafka: Broker
-) -> None:
-    """With the tables alone what is wrong with them, and by the command all."""
+def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> None:
     copy = Copy(story, tmp_path / "tables")
-    damages = list(damage_tables(copy, story))
-    assert missed(damages, audit(spark, story, copy.folder, topics=False).as_json()) == []
-    damages += damage_topic(story)
+    damages = [*damage_tables(copy, story), *damage_topic(story)]
     audit_command = [
         *("audit", f"--tables={copy.folder}", "--topics", "--json", f"--examples={ALL}"),
         f"--bootstrap-servers={kafka.bootstrap}",

@@ -47,18 +47,30 @@ def demo(home: Path, log: Path, *options: str) -> Command:
     return Command("demo", "--home", str(home), *options, log=log)
 
 
-def test_it_ends_with_the_comparison_and_goes_on_in_the_same_home(
+def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
     home: Path, tmp_path: Path
 ) -> None:
-    first = run(home, tmp_path / "first.log", 15)
-    assert first > 300
+    """All in one home: what was under way when the others ended is in the comparison too."""
+    with command("demo", "--home", str(home), log=tmp_path / "stopped.log") as running:
+        running.until_said("orders a second")
+        running.signal(signal.SIGINT)
+        assert running.exit_code() == 130
+        assert "Interrupted" in running.said()
+        assert processes_in(home) == []
+    with command("demo", "--home", str(home), log=tmp_path / "killed.log") as running:
+        running.until_said("orders a second")
+        second = demo(home, tmp_path / "second.log")
+        assert second.exit_code() == 1
+        assert f"process {running.process.pid} shows a demo in home {home}" in second.said()
+        running.kill()
+        wait_for(lambda: processes_in(home) == [])
+    orders = run(home, tmp_path / "last.log", 15)
+    assert orders > 300
     rows = landed(home)
-    assert rows["COMMIT"] == first
+    assert rows["COMMIT"] == orders
     assert min(rows["ROLLBACK"], rows["DISCARD"]) > 0
-    second = run(home, tmp_path / "second.log", 5)
-    assert second > first + 50
     with closing(sqlite3.connect(home / "shop" / "orders.db")) as database:
-        assert database.execute("SELECT count(*) FROM orders").fetchone() == (second,)
+        assert database.execute("SELECT count(*) FROM orders").fetchone() == (orders,)
 
 
 def run(home: Path, log: Path, seconds: int) -> int:
@@ -78,29 +90,13 @@ def landed(home: Path) -> dict[str, int]:
     return {str(outcome): int(count) for outcome, count in table["outcome"].value_counts().items()}
 
 
-@pytest.mark.parametrize("moment", ["starting", "placing"])
-def test_an_interrupted_demo_leaves_no_process(home: Path, tmp_path: Path, moment: str) -> None:
+def test_interrupted_while_it_starts_it_leaves_no_process(home: Path, tmp_path: Path) -> None:
     with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
-        if moment == "placing":
-            running.until_said("orders a second")
-        else:
-            wait_for(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
+        wait_for(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
         running.signal(signal.SIGINT)
         assert running.exit_code() == 130
         assert "Interrupted" in running.said()
         assert processes_in(home) == []
-
-
-def test_a_killed_demo_leaves_no_process_and_a_second_is_refused(
-    home: Path, tmp_path: Path
-) -> None:
-    with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
-        running.until_said("orders a second")
-        second = demo(home, tmp_path / "second.log")
-        assert second.exit_code() == 1
-        assert f"process {running.process.pid} shows a demo in home {home}" in second.said()
-        running.kill()
-        wait_for(lambda: processes_in(home) == [])
 
 
 def wait_for(done: Callable[[], bool]) -> None:
