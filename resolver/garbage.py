@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_put_off() -> Iterator[None]:
-    """Keep the collector from running inside the block.
+    """Keep the collector from running: as a decorator, so that what a call made is gone then.
 
     A batch makes a million objects that have no cycles; walking all of them again and again is
     half of what working on them costs. Reference counts free them all the same.

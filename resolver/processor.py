@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -120,19 +120,20 @@ class QueueProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Run the step on a queue's records of the batch."""
         now = timerValues.getCurrentProcessingTimeInMs()
-        batch = _batch()
-        settings = self._planned.at(batch.batch_id)
         queue, *offsets = next(pd.concat(list(rows))[_RANGE].itertuples(index=False, name=None))
         half_start, half_end, op_start, op_end = offsets
-        with collection_put_off():
-            halves, ops = _records(self._kafka).read(
-                queue, Range(half_start, half_end), Range(op_start, op_end)
-            )
-            changes, decisions = step(self._state, queue, halves, ops, now, settings)
-            self._state.apply(changes)
-            names = Names(settings.topic_prefix)
-            parts = list(pack(decisions, names, batch, _QUARANTINE_BYTES))
-        yield from _rows(queue, decisions, parts)
+        yield from self._resolve(queue, Range(half_start, half_end), Range(op_start, op_end), now)
+
+    @collection_put_off()
+    def _resolve(self, queue: int, halves: Range, ops: Range, now: int) -> list[pd.DataFrame]:
+        """Read a queue's records, run the step over them, return the rows of its decisions."""
+        batch = _batch()
+        settings = self._planned.at(batch.batch_id)
+        read = _records(self._kafka).read(queue, halves, ops)
+        changes, decisions = step(self._state, queue, *read, now, settings)
+        self._state.apply(changes)
+        parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
+        return list(_rows(queue, decisions, parts))
 
 
 class _State(Mapping[str, bytes]):
@@ -172,7 +173,7 @@ def _records(settings: Settings) -> Records:
     return _reader
 
 
-def _rows(queue: int, decisions: Decisions, parts: list[bytes]) -> Iterator[pd.DataFrame]:
+def _rows(queue: int, decisions: Decisions, parts: Iterable[bytes]) -> Iterator[pd.DataFrame]:
     """Yield a row for each part: the queue's standing is in the first."""
     standing = [
         _or_none(decisions.wake_at_ms),

@@ -73,13 +73,14 @@ class Delivery:
             self._marked_at = time.monotonic()
         logger.info("took over %s*: before it was %s", self._names.prefix, found or "nobody's")
 
+    @collection_put_off()
     def deliver(self, batch: int, parts: list[bytes]) -> None:
         """Write a batch's decisions, packed by queue and part, unless the marker has it.
 
         Raises `Replaced`, `MarkerMismatch` or `DeliveryError`.
         """
         digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
-        with self._lock, collection_put_off():
+        with self._lock:
             if self._is_delivered(batch, digest):
                 logger.info("batch %d was delivered before", batch)
                 return
