@@ -24,7 +24,7 @@ from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session
-from resolver.errors import TxResolverError
+from resolver.errors import DamagedTable, TxResolverError
 from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
@@ -57,7 +57,7 @@ def land_query(
         writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
         writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
         return _start(spark, _triggered(writer, settings, available_now))
-    except (PySparkException, Py4JJavaError, ValueError) as failure:
+    except (PySparkException, Py4JJavaError, ValueError, DamagedTable) as failure:
         raise start_failure(spark, failure, tables, checkpoint) from failure
 
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipelines.failure import in_short, query_failed
-from resolver.errors import ResolverError
+from resolver.errors import DamagedTable, ResolverError
 from resolver.tables import TABLES
 from resolver.tables.delta import table_path, writers
 
@@ -52,7 +52,7 @@ def start_failure(
 def _readable(spark: SparkSession, path: str) -> bool:
     try:
         writers(spark, path)
-    except (PySparkException, Py4JJavaError):
+    except (PySparkException, Py4JJavaError, DamagedTable):
         return False
     return True
 

@@ -99,6 +99,10 @@ class ResolverError(TxResolverError):
     """The resolver can't go on."""
 
 
+class DamagedTable(ResolverError):
+    """A Delta table's log is not whole."""
+
+
 class MarkerMismatch(ResolverError):
     """The marker speaks of another query, or of other content for the same batch."""
 

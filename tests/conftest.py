@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 from secured import SecuredBroker, Users
 
 from resolver.broker import Broker
+
+# A JVM that lives for seconds only does better without its second compiler.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

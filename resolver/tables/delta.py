@@ -11,6 +11,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..errors import DamagedTable
 from ..oldest import Oldest
 from .catalogue import TABLES
 from .table import PARTITION_COLUMN, Table
@@ -79,10 +80,31 @@ def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
 
 
 def _snapshot(spark: SparkSession, path: str) -> Any:
-    """Return what is at a path now, whatever Delta remembers of it; version -1 is no table."""
+    """Return what is at a path now, whatever Delta remembers of it; version -1 is no table.
+
+    Raises `DamagedTable` where its last commit is gone: to Delta it would be as if never made.
+    """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
-    return log.forTableWithSnapshot(spark._jsparkSession, path)._2()
+    delta = spark._jvm.org.apache.spark.sql.delta
+    found = delta.DeltaLog.forTableWithSnapshot(spark._jsparkSession, path)
+    log, snapshot = found._1(), found._2()
+    if snapshot.version() >= 0:
+        _refuse_lost_commit(path, log, snapshot.version())
+    return snapshot
+
+
+def _refuse_lost_commit(path: str, log: Any, version: int) -> None:
+    """Compare the last commits with their checksums, which Delta writes beside them."""
+    first = log.logPath().suffix(f"/{version:020}")
+    files = log.store().listFrom(first, log.newDeltaHadoopConf())
+    names = set()
+    while files.hasNext():
+        names.add(files.next().getPath().getName())
+    lost = {name[:-4] for name in names if name.endswith(".crc")} - {
+        name[:-5] for name in names if name.endswith(".json")
+    }
+    if lost:
+        raise DamagedTable(f"{path}: commit {int(min(lost))} is gone from its log")
 
 
 def landed_offsets(

@@ -41,15 +41,16 @@ def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path
     log, results = tmp_path / "campaign.log", Results(home / "results.jsonl")
     faults = [f"--only={name}" for name in CHOSEN]
     running = campaign(home, log, "--rounds=1", *faults)
-    wait_for(lambda: results.begun and results.rounds(), running)
+    wait_until(lambda: running.poll() is not None or (results.begun and results.rounds()))
+    assert running.poll() is None, log.read_text()
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_SECONDS) == 130, log.read_text()
-    assert processes_in(home) == []
+    wait_until(lambda: processes_in(home) == [])
 
     first = results.rounds()
     running = campaign(home, log, "--resume")
     assert running.wait(PATIENCE_SECONDS) == 0, log.read_text()
-    assert processes_in(home) == []
+    wait_until(lambda: processes_in(home) == [])
     rounds = results.rounds()
     assert rounds[: len(first)] == first
     assert sorted(one.fault for one in rounds) == sorted(CHOSEN)
@@ -66,10 +67,9 @@ def campaign(home: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         )
 
 
-def wait_for(done: Callable[[], object], running: subprocess.Popen[bytes]) -> None:
+def wait_until(done: Callable[[], object]) -> None:
     until = time.monotonic() + PATIENCE_SECONDS
     while not done():
-        assert running.poll() is None, "it has ended"
         assert time.monotonic() < until
         time.sleep(0.1)
 
