@@ -103,17 +103,17 @@ class Records:
         self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
     ) -> None:
         place = (message.topic(), message.partition())
-        offsets = left.get(place)
-        if message.error() is not None and not _is_end(message):
+        offsets, offset, error = left.get(place), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._refuse(message)
-        elif offsets is None:
-            pass  # read already
-        elif message.offset() >= offsets.end:
+            return
+        if offsets is None:
+            return  # read already
+        if error is None and offset < offsets.end:
+            found[place].append(_stored(message, offset))
+            offset += 1
+        if offset >= offsets.end:
             self._finish(place, left)
-        elif message.error() is None:
-            found[place].append(_stored(message))
-            if message.offset() == offsets.end - 1:
-                self._finish(place, left)
 
     def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])
@@ -130,15 +130,9 @@ class Records:
             )
 
 
-def _is_end(message: Any) -> bool:
-    return bool(message.error().code() == KafkaError._PARTITION_EOF)
-
-
-def _stored(message: Any) -> StoredRecord:
+def _stored(message: Any, offset: int) -> StoredRecord:
     try:
         headers = message.headers() or []
     except UnicodeDecodeError:
         headers = None
-    return StoredRecord(
-        message.offset(), message.timestamp()[1], message.key(), message.value(), headers
-    )
+    return StoredRecord(offset, message.timestamp()[1], message.key(), message.value(), headers)

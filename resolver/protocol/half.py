@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from ..errors import MalformedHalf
 from . import names as n
 from .record import Headers, Record, short, text
 
-_WHOLE = re.compile(r"[0-9]{1,18}")
+_MOST_DIGITS = 18
 
 
 class Half(NamedTuple):
@@ -84,7 +83,7 @@ def decode_half(
 def parse_immunity(value: bytes | None) -> int | None:
     """Return the immunity in seconds if `value` is a whole number above 0, else None."""
     written = text(value) if value is not None else None
-    if written is None or not _WHOLE.fullmatch(written):
+    if written is None or not _is_whole(written):
         return None
     return int(written) or None
 
@@ -114,7 +113,7 @@ def _topic(protocol: dict[str, bytes | None], prefix: str) -> str:
 
 def _born_at(protocol: dict[str, bytes | None]) -> int:
     value = _text(n.BORN_TIMESTAMP, protocol)
-    if not _WHOLE.fullmatch(value):
+    if not _is_whole(value):
         raise _illegal(n.BORN_TIMESTAMP, protocol, "must be milliseconds since 1970")
     return int(value)
 
@@ -123,19 +122,22 @@ def _real_qid(protocol: dict[str, bytes | None]) -> int | None:
     if n.REAL_QID not in protocol:
         return None
     value = _text(n.REAL_QID, protocol)
-    if not _WHOLE.fullmatch(value) or int(value) > n.MAX_PARTITION:
+    if not _is_whole(value) or int(value) > n.MAX_PARTITION:
         raise _illegal(n.REAL_QID, protocol, "must be a partition's number")
     return int(value)
 
 
 def _text(name: str, protocol: dict[str, bytes | None]) -> str:
-    if name not in protocol:
-        raise MalformedHalf(f"header {name} is missing")
-    value = protocol[name]
-    decoded = text(value) if value is not None else None
-    if decoded is None:
-        raise _illegal(name, protocol, "must be UTF-8 text")
-    return decoded
+    try:
+        return protocol[name].decode()  # type: ignore[union-attr]
+    except KeyError:
+        raise MalformedHalf(f"header {name} is missing") from None
+    except (AttributeError, UnicodeDecodeError) as error:
+        raise _illegal(name, protocol, "must be UTF-8 text") from error
+
+
+def _is_whole(written: str) -> bool:
+    return len(written) <= _MOST_DIGITS and written.isascii() and written.isdigit()
 
 
 def _illegal(name: str, protocol: dict[str, bytes | None], rule: str) -> MalformedHalf:

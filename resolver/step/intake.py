@@ -88,11 +88,7 @@ def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Header
 
 def _pending(at: HalfAt, settings: StepSettings) -> NewHalf:
     own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
-    return NewHalf(
-        at=at,
-        immunity_ms=own,
-        deadline_ms=at.stored_at_ms + (own or settings.transaction_timeout_ms),
-    )
+    return NewHalf(at, own, at.stored_at_ms + (own or settings.transaction_timeout_ms))
 
 
 def _advance(queue: Queue, halves: Sequence[StoredRecord]) -> None:
