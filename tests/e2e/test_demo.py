@@ -5,34 +5,19 @@ from __future__ import annotations
 import re
 import signal
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 from deltalake import DeltaTable
+from leftovers import PATIENCE_SECONDS, processes_in, wait_until
 
 from .commands import Command, command
 
 pytestmark = pytest.mark.slow
 
 HOLDS = re.compile(r"The comparison holds: each of the ([\d,]+) committed orders was delivered")
-#: The demo's own limits are wider; this is for a test that hangs.
-PATIENCE_SECONDS = 600.0
-
-
-def processes_in(home: Path) -> list[psutil.Process]:
-    """Return the processes that work in a folder, or were told of it."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-    return found
 
 
 @pytest.fixture
@@ -63,7 +48,7 @@ def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
         assert second.exit_code() == 1
         assert f"process {running.process.pid} shows a demo in home {home}" in second.said()
         running.kill()
-        wait_for(lambda: processes_in(home) == [])
+        wait_until(lambda: processes_in(home) == [])
     orders = run(home, tmp_path / "last.log", 15)
     assert orders > 300
     rows = landed(home)
@@ -92,15 +77,8 @@ def landed(home: Path) -> dict[str, int]:
 
 def test_interrupted_while_it_starts_it_leaves_no_process(home: Path, tmp_path: Path) -> None:
     with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
-        wait_for(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
+        wait_until(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
         running.signal(signal.SIGINT)
         assert running.exit_code() == 130
         assert "Interrupted" in running.said()
         assert processes_in(home) == []
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.2)

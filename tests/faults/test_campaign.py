@@ -6,19 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from leftovers import PATIENCE_SECONDS, processes_in, wait_until
 
 from resolver.faults.plan import FAULTS
 from resolver.faults.results import Results
 
 pytestmark = pytest.mark.slow
 
-PATIENCE_SECONDS = 600.0
 CHOSEN = [
     *(name for name in FAULTS if name.startswith("kill resolver")),
     "kill land between Delta and the checkpoint",
@@ -65,22 +63,3 @@ def campaign(home: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, stdout=output, stderr=output, env=os.environ | {"PYTHONUNBUFFERED": "1"}
         )
-
-
-def wait_until(done: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
-def processes_in(home: Path) -> list[psutil.Process]:
-    """Return the processes that work in a folder, or were told of it."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
-    return found

@@ -1,0 +1,31 @@
+"""What a command under test may leave behind: processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+#: Until something must have happened, on a busy machine.
+PATIENCE_SECONDS = 600.0
+
+
+def processes_in(home: Path) -> list[psutil.Process]:
+    """Return the processes that work in a folder, or were told of it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def wait_until(done: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.1)
