@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,7 +22,7 @@ from pipelines.failure import in_short
 from pipelines.session import spark_session
 from resolver.audit.audit import audit
 from resolver.audit.report import Report
-from resolver.errors import AuditError, TxResolverError
+from resolver.errors import AuditError, DamagedTable, TxResolverError
 from resolver.settings import Settings, load_for_command
 
 #: What a batch job over millions of rows needs, and a query of small batches does not.
@@ -45,7 +45,7 @@ def audited(
         own.conf.set(name, value)
     try:
         return audit(own, settings, tables, with_topics, examples)
-    except (PySparkException, Py4JError, Py4JNetworkError) as failure:
+    except (PySparkException, Py4JError, ConnectionError, DamagedTable) as failure:
         raise AuditError(f"the audit ended: {in_short(str(failure))}") from failure
 
 

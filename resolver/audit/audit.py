@@ -75,15 +75,15 @@ def _sources(
     quarantine = snapshot["quarantine"]
     if not with_topics:
         return _Sources([_refusals(quarantine, settings)], quarantine, None)
-    told, tail = delivered.unlanded(spark, settings, snapshot)
-    quarantine = quarantine.unionByName(tail)
+    unlanded, refused = delivered.unlanded(spark, settings, snapshot)
+    quarantine = quarantine.unionByName(refused)
     ranges = readable(settings, delivered.real_topics(snapshot))
     if not ranges:
         empty = spark.createDataFrame([], delivered.KEPT)
-        return _Sources([_refusals(quarantine, settings), told], quarantine, empty)
+        return _Sources([_refusals(quarantine, settings), *unlanded], quarantine, empty)
     messages = delivered.messages(spark, settings, ranges)
     kept = delivered.kept(spark, settings, ranges, messages, snapshot)
-    return _Sources([_refusals(quarantine, settings), told, messages], quarantine, kept)
+    return _Sources([_refusals(quarantine, settings), *unlanded, messages], quarantine, kept)
 
 
 def _events(snapshot: Snapshot, settings: Settings, with_content: bool) -> list[DataFrame]:
@@ -109,7 +109,7 @@ def _events(snapshot: Snapshot, settings: Settings, with_content: bool) -> list[
         half_events(snapshot["half"], settings.topic_prefix, with_content),
         snapshot["resolution"].select("queue", "offset", outcome.alias("resolution")),
         snapshot["check"].select("queue", "offset", check.alias("check")),
-        snapshot["discarded"].select("queue", "offset", F.struct("reason").alias("discarded")),
+        delivered.discard_events(snapshot["discarded"]),
     ]
 
 

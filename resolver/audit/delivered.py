@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ..errors import AuditError
 from ..protocol import names as n
 from ..settings import Settings
-from ..tables import QUARANTINE, RESOLUTION
+from ..tables import DISCARDED, QUARANTINE, RESOLUTION
 from ..tables.reading import header_last, offset_of, queue_of
 from .halves import content
 from .report import Invariant
@@ -75,14 +75,14 @@ def kept(
 
 def unlanded(
     spark: SparkSession, settings: Settings, snapshot: Snapshot
-) -> tuple[DataFrame, DataFrame]:
-    """Return what has not landed of outcomes (queue, offset, told), and rows of quarantine.
+) -> tuple[list[DataFrame], DataFrame]:
+    """Return what has not landed: outcomes and discards as events, and rows of quarantine.
 
     Land reads partitions up to different moments. With this, all is there that was written
     together with what has landed.
     """
     prefix = settings.topic_prefix
-    tables = (RESOLUTION, QUARANTINE)
+    tables = (RESOLUTION, DISCARDED, QUARANTINE)
     ranges = readable(settings, [prefix + table.topic for table in tables])
     for table in tables:
         if prefix + table.topic not in ranges:
@@ -90,13 +90,22 @@ def unlanded(
                 f"Kafka has no topic {prefix}{table.topic}: give the brokers and the topic_prefix "
                 "that the tables landed from"
             )
-    outcomes, refused = (
+    outcomes, discards, refused = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
         )
         for table in tables
     )
-    return outcomes.select("queue", "offset", F.lit(True).alias("told")), refused
+    events = [
+        outcomes.select("queue", "offset", F.lit(True).alias("told")),
+        discard_events(discards),
+    ]
+    return events, refused
+
+
+def discard_events(discards: DataFrame) -> DataFrame:
+    """Return queue, offset, and struct `discarded`."""
+    return discards.select("queue", "offset", F.struct("reason").alias("discarded"))
 
 
 def delivery_rules() -> list[Rule]:
@@ -148,12 +157,12 @@ def _first_decided(
 ) -> dict[tuple[str, int], int]:
     places = spark.createDataFrame(cut, "topic string, partition int")
     outcomes = snapshot["resolution"].select(
-        "queue", "offset", F.unix_millis("decided_at").alias("decided_ms")
+        "topic", "queue", "offset", F.unix_millis("decided_at").alias("decided_ms")
     )
     rows = (
         messages.select("queue", "offset", "message.topic", "message.partition")
         .join(F.broadcast(places), ["topic", "partition"])
-        .join(outcomes, ["queue", "offset"])
+        .join(outcomes, ["topic", "queue", "offset"])  # not a copy of another topic's
         .groupBy("topic", "partition")
         .agg(F.min("decided_ms").alias("decided_ms"))
         .collect()  # bounded by the number of partitions

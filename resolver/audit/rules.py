@@ -140,7 +140,7 @@ def _wrong_discard(settings: Settings) -> Column:
     said, first, half = F.col("outcome"), F.col("first"), F.col("half")
     own, timeout = immunity_ms(settings), F.lit(settings.transaction_timeout_ms)
     until_check = half["stored_ms"] + F.when(own > 0, own).otherwise(timeout)
-    over = until_check + said["checks"] * F.lit(settings.transaction_check_interval_ms)
+    over = until_check + said["checks"].cast("long") * F.lit(settings.transaction_check_interval_ms)
     used_up = _counted(settings) >= settings.transaction_check_max
     expired = said["decided_ms"] - said["stored_ms"] > settings.file_reserved_ms
     by_op = said["op_offset"].isNotNull() | (said["source"] != "LIMIT")

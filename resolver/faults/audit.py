@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from ..demo.shortened import clean_environment
 from .results import Audit
 from .world import World
 
@@ -20,6 +21,8 @@ def audit(world: World, name: str) -> Audit:
         capture_output=True,
         text=True,
         timeout=_SECONDS,
+        env=clean_environment(),
+        start_new_session=True,  # Ctrl-C is for the campaign: half an audit finds nothing
         check=False,
     )
     return Audit(name, done.returncode, (done.stdout + done.stderr).strip())

@@ -62,10 +62,11 @@ class Campaign:
         return left
 
     def _end(self, world: World, name: str) -> None:
-        settled = world.drain()
-        said = audit(world, name)
-        if not settled:
-            said = replace(said, exit_code=1, said=f"{world.judge.verdict.lost}; {said.said}")
+        before = world.judge.verdict.copy()
+        world.drain()
+        since, said = world.judge.verdict.since(before), audit(world, name)
+        if not since.holds:
+            said = replace(said, exit_code=1, said=f"{since}; {said.said}")
         self._results.add(said)
         print(f"audit of {name}: exit code {said.exit_code}", flush=True)
 

@@ -70,7 +70,9 @@ def newest(folders: str) -> Find:
     def find(home: Home) -> list[Path]:
         found = []
         for folder in sorted(home.path.glob(folders)):
-            numbered = [file for file in folder.iterdir() if file.stem.isdecimal()]
+            # Delta's checksums have the numbers of the commits beside them.
+            files = [file for file in folder.iterdir() if file.suffix != ".crc"]
+            numbered = [file for file in files if file.stem.isdecimal()]
             found += sorted(numbered, key=lambda file: int(file.stem))[-1:]
         return found
 

@@ -59,7 +59,6 @@ class Judge:
         self._outcomes: dict[str, str] = {}
         self._delivered: set[str] = set()
         self._ended: set[str] = set()
-        self._undecided: set[str] = set()
         self._since = 0.0
         #: Seconds from then until a transaction that was begun later was visible.
         self.recovery: float | None = None
@@ -98,13 +97,13 @@ class Judge:
             self._sent[sent.name] = sent
             self._read_to["sent"] = number
         for number, stored in self._ledger.stored_after(self._read_to["stored"]):
+            self._read_to["stored"] = number
+            if stored.half in self._ended:
+                continue  # the load was halted before it could write it down
             self._begin(stored.half, stored.name)
             self._stored[stored.name] = stored
-            self._read_to["stored"] = number
         for number, decided in self._ledger.decided_after(self._read_to["decided"]):
             self._decided[decided.name] = decided.outcome
-            if decided.outcome == COMMIT and decided.name in self._undecided:
-                self.verdict.lost.append(f"{decided.name}: rolled back before it was decided")
             self._read_to["decided"] = number
 
     def _begin(self, half: str, name: str) -> None:
@@ -166,8 +165,8 @@ class Judge:
             self.verdict.lost.append(f"{half}: {outcome}, and the load decided {decided}")
         elif outcome not in (COMMIT, ROLLBACK):
             self.verdict.wrong.append(f"{half}: {outcome}, with an agent that answers")
-        if decided is None:
-            self._undecided.add(name)
+        elif decided is None:  # load and agent write it down before they say it
+            self.verdict.wrong.append(f"{half}: {outcome}, and nobody decided that")
         self._forget(half, name)
 
     def _forget(self, half: str, name: str) -> None:

@@ -90,7 +90,7 @@ def kill_load(world: World, chance: random.Random) -> Done:
     world.pause(chance.uniform(0, 2))
     world.take_down("load").end()
     world.mark()
-    world.pause(0)
+    world.pause(0.2)
     between = len(world.judge.undecided())
     world.start_load()
     return Done("kill -9", f"{between} between half and op")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import time
 
@@ -47,8 +48,13 @@ class Victim(Process):
 
     @property
     def hit_at(self) -> str:
-        """The log line at which it was hit; empty where it was not."""
-        return self.said(f"^{HIT}(.*)$")
+        """The log line at which it was hit last; empty where it was not."""
+        return hits[-1] if (hits := self.hits) else ""
+
+    @property
+    def hits(self) -> list[str]:
+        """The log lines at which it was hit: one that was halted lives on, and may be again."""
+        return re.findall(f"^{HIT}(.*)$", self._said(), re.MULTILINE)
 
     @property
     def last_words(self) -> str:

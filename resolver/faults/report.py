@@ -26,12 +26,11 @@ def summary(results: Results) -> str:
     held = sum(one.exit_code == 0 for one in audits)
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
-    restarts = sum(len(one.restarts) for one in rounds)
     failed = sum(bool(one.error) for one in rounds)
     said = (
-        f"Seed {seed}: {len(rounds):,} rounds, {failed} of them failed; audits without "
-        f"a violation: {held} of {len(audits)}. The resolver ended by itself, and was started "
-        f"again as it was, {restarts} times."
+        f"Seed {seed}: {len(rounds):,} rounds, of which {failed} failed; audits without a "
+        f"violation: {held} of {len(audits)}. The resolver ended by itself {restarts} times, and "
+        "was started again as it was."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
 
@@ -51,7 +50,7 @@ def _row(name: str, rounds: Sequence[Result]) -> str:
         sum(one.transactions for one in rounds),
         *(sum(len(getattr(one, kind)) for one in rounds) for kind in ("lost", "doubled", "wrong")),
     ]
-    waits = sorted(one.recovery for one in rounds)
+    waits = sorted(one.recovery for one in rounds if not one.error)
     recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s"
     cells = [name, f"{len(rounds):,}", *(f"{count:,}" for count in counts), recovery]
     return f"| {' | '.join(cells)} |"

@@ -38,6 +38,7 @@ def zombie(world: World, chance: random.Random) -> Done:
     old.end()
     if old.exit_status != _REPLACED:
         raise FaultError(f"the old one ended with {old.exit_status}: {old.last_words}")
+    _see_none_restarted(world)
     return Done(f"halted {point or 'at any moment'}", old.hit_at or old.last_words)
 
 
@@ -50,9 +51,10 @@ def another_home(world: World, chance: random.Random) -> Done:
     world.until(lambda: refused.ended, "the second resolver is not refused")
     if refused.exit_status != 1 or "--rebuild" not in refused.last_words:
         raise FaultError(f"refused with {refused.exit_status}: {refused.last_words}")
+    world.mark()
+    world.until(lambda: world.judge.recovery is not None, "the first delivers no more")
+    _see_none_restarted(world)
     first = world.take_down("resolver")
-    if first.ended:
-        raise FaultError(f"a resolver that was refused ended the first: {first.last_words}")
     world.resolver_home = home
     world.start_resolver("--rebuild")
     world.until(lambda: first.ended, "the first resolver goes on")
@@ -61,3 +63,9 @@ def another_home(world: World, chance: random.Random) -> Done:
     if first.exit_status != _REPLACED:
         raise FaultError(f"the first ended with {first.exit_status}: {first.last_words}")
     return Done("refused, then --rebuild", refused.last_words)
+
+
+def _see_none_restarted(world: World) -> None:
+    """See that the rightful resolver has not ended: the world would have started it again."""
+    if world.restarts:
+        raise FaultError(f"it ended the one that it must not: {world.restarts[-1]}")

@@ -13,6 +13,7 @@ from .world import World
 #: From one to another less than an hour: what is stamped further ahead real topics refuse
 #: (message.timestamp.after.max.ms), and its transaction ends as undeliverable.
 _STEPS = (-1_700, -600, -10, 10, 600, 1_700)
+_NEAR_SECONDS = 9
 _STEPPED_SECONDS = 5.0
 
 
@@ -38,10 +39,11 @@ def change_settings(world: World, chance: random.Random) -> Done:
 def step_clock(world: World, chance: random.Random) -> Done:
     """Step Kafka's clock, by which it stamps records, and see it in what it stores."""
     world.pause(chance.uniform(0, 1))
-    seconds = chance.choice(_STEPS)
+    now = world.judge.ahead_seconds
+    seconds = chance.choice([step for step in _STEPS if abs(step - now) > _NEAR_SECONDS])
     set_clock(world.home, seconds)
     world.mark()
-    near = range(seconds - 9, seconds + 10)
+    near = range(seconds - _NEAR_SECONDS, seconds + _NEAR_SECONDS + 1)
     world.until(lambda: world.judge.ahead_seconds in near, "Kafka's clock does not step")
     world.pause(_STEPPED_SECONDS)
     return Done(f"stepped to {seconds:+} s", f"a half stored {world.judge.ahead_seconds:+} s ahead")

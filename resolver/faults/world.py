@@ -233,17 +233,17 @@ class World:
             return False
         return True
 
-    def drain(self) -> bool:
+    def drain(self) -> None:
         """Let what was begun come to its end, load and resolver stop, and the tables have all."""
         self.stop("load")
-        settled = self.settle(set(self.judge.open))
+        self._read()  # what the load wrote down last is awaited too
+        self.settle(set(self.judge.open))
         self.stop("resolver")
         if self._scenery.as_job:
             self._scenery = Scenery()
             last = self.start_resolver()
             self.until(lambda: last.ready, "the resolver does not start")
             self.stop("resolver")
-        return settled
 
     def _turn(self) -> None:
         if self._told.is_set():

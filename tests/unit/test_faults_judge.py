@@ -80,8 +80,11 @@ def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
     assert verdict.holds and verdict.settled == 1
 
 
-def test_what_was_sent_and_not_acknowledged_may_be_rolled_back(story: Story) -> None:
-    verdict = story.take(half("unknown"), outcome(Outcome.ROLLBACK))
+def test_what_was_stored_and_not_acknowledged_may_be_rolled_back_by_its_check(
+    story: Story,
+) -> None:
+    story.ledger.decide("m", ROLLBACK)
+    verdict = story.take(half(), outcome(Outcome.ROLLBACK))
     assert verdict.holds and verdict.settled == 1
 
 
@@ -131,11 +134,9 @@ def test_a_half_that_was_acknowledged_is_owed_though_no_topic_has_it(story: Stor
     assert len(story.judge.verdict.lost) == 1
 
 
-def test_decided_after_it_was_rolled_back_for_want_of_a_decision_is_lost(story: Story) -> None:
+def test_a_rollback_that_nobody_decided_is_wrong(story: Story) -> None:
     story.sent(decided=None)
-    assert story.take(half(), outcome(Outcome.ROLLBACK)).holds
-    story.ledger.decide("m", COMMIT)
-    assert len(story.take().lost) == 1
+    assert len(story.take(half(), outcome(Outcome.ROLLBACK)).wrong) == 1
 
 
 def test_recovery_is_until_a_message_begun_later_is_visible(story: Story) -> None:
