@@ -62,11 +62,20 @@ def _one_outcome() -> Rule:
     missing = (found == 0) & ~F.col("told") & first.isNotNull() & decided(first["op_offset"])
     detail = first_wrong(
         (found > 1, F.concat(found.cast("string"), F.lit(" outcomes: "), told)),
+        (F.col("half_rows") > 1, "its half landed more than once"),
+        (F.size("ends") > F.size(_places()), "an op that names it landed more than once"),
         ((found == 1) & ~F.col("is_transaction") & F.col("half").isNotNull(), _refused_outcome()),
         ((found == 1) & F.col("half").isNull() & half_should_be_there(), _outcome_of_nothing()),
         (missing, F.concat(F.lit("no outcome, though ended by "), _by(first))),
     )
     return Rule(Invariant.ONE_OUTCOME, F.col("half").isNotNull() | (found > 0), detail)
+
+
+def _places() -> Column:
+    """Return where its ends stand, each place once."""
+    return F.array_distinct(
+        F.transform("ends", lambda end: F.struct(end["op_offset"], end["position"]))
+    )
 
 
 def _refused_outcome() -> Column:
@@ -223,7 +232,9 @@ def _given_up() -> Rule:
         (found > 1, F.concat(said["outcome"], F.lit(", more than once in discarded"))),
         (other, F.concat(said["outcome"], F.lit(", in discarded as "), reason)),
     )
-    return Rule(Invariant.GIVEN_UP, checked, F.when(checked, detail))
+    ended = said["outcome"].isin("COMMIT", "ROLLBACK") & (found > 0)
+    both = F.when(_yes(ended), F.concat(said["outcome"], F.lit(", and in discarded")))
+    return Rule(Invariant.GIVEN_UP, checked | _yes(ended), F.when(checked, detail).otherwise(both))
 
 
 def _refused_half(runs: int) -> Rule:

@@ -49,17 +49,17 @@ def transactions(
 ) -> DataFrame:
     """Return a row per queue and offset that any of the events names.
 
-    An event is queue, offset and one more column of `_EVENTS`. A row has `half` (null: none), the
-    lists of all else, `told` (an outcome was read that has not landed), the queue's columns, and
-    what the rules make of it: `is_transaction`, `first` (the first valid end), `outcome` (of the
-    one resolution, null: none).
+    An event is queue, offset and one more column of `_EVENTS`. A row has `half` (null: none) and
+    `half_rows` (how many landed), the lists of all else, `told` (an outcome was read that has not
+    landed), the queue's columns, and what the rules make of it: `is_transaction`, `first` (the
+    first valid end), `outcome` (of the one resolution, null: none).
     """
     named = F.col("queue").isNotNull() & F.col("offset").isNotNull()
     together = reduce(DataFrame.unionAll, map(_aligned, events)).where(named)
     lists = [F.collect_list(name).alias(many) for name, many in LISTS.items()]
     half, told = F.any_value("half", F.lit(True)), F.max(F.coalesce("told", F.lit(False)))
     grouped = together.groupBy("queue", "offset").agg(
-        half.alias("half"), told.alias("told"), *lists
+        half.alias("half"), F.count("half").alias("half_rows"), told.alias("told"), *lists
     )
     return (
         grouped.join(F.broadcast(queues), "queue", "left")

@@ -97,6 +97,10 @@ def _of(sent: Sent) -> Callable[[Row], bool]:
     return lambda row: (row["queue"], row["offset"]) == (sent.queue, sent.offset)
 
 
+def _place(sent: Sent) -> Row:
+    return {"queue": sent.queue, "offset": sent.offset, "source_offset": _more(100_000)}
+
+
 def _more(count: int) -> Callable[[int], int]:
     return lambda value: value + count
 
@@ -128,6 +132,13 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     copy.remove("half", sent)
     yield done("outcome without a half", Invariant.ONE_OUTCOME, sent)
     sent = next(plain)
+    copy.repeat("half", sent)
+    yield done("half landed twice", Invariant.ONE_OUTCOME, sent)
+    repeated = named["repeated"]
+    place = (repeated.queue, copy.last_op(repeated))
+    copy.repeat_where("op", lambda row: (row["queue"], row["source_offset"]) == place)
+    yield done("op landed twice", Invariant.ONE_OUTCOME, repeated)
+    sent = next(plain)
     copy.change("half", sent, headers=_without_mark)
     yield done("outcome of a malformed half", Invariant.ONE_OUTCOME, sent)
     second = named["second"]
@@ -152,6 +163,9 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     given_up = named["given_up"]
     copy.change("resolution", given_up, answered=1)
     yield done("given up too early", Invariant.FIRST_END, given_up)
+    sent = next(plain)
+    copy.repeat_where("discarded", _of(given_up), **_place(sent))
+    yield done("delivered, and given up too", Invariant.GIVEN_UP, sent)
     copy.remove("discarded", named["undeliverable"])
     yield done("given up and lost", Invariant.GIVEN_UP, named["undeliverable"])
     copy.change_where(
