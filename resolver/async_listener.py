@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .listener import Answer, answer_to, ask, failure_of
+from .listener import Answer, answer_to, failure_of
 from .message import Message
 
 
@@ -27,10 +27,11 @@ class ListenerOfLoop:
 
 async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
     """Like `ask`: await an async method, run another in a thread."""
-    if not inspect.iscoroutinefunction(method):
-        return await asyncio.to_thread(ask, method, *args)
     try:
-        said = await method(*args)
+        is_async = inspect.iscoroutinefunction(method)
+        said = method(*args) if is_async else await asyncio.to_thread(method, *args)
+        if inspect.iscoroutine(said):  # of what is decorated that can't be told before
+            said = await said
     except Exception as error:
         return failure_of(method, error)
     return answer_to(method, said)

@@ -35,10 +35,15 @@ _AWAY = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NETWORK_EXCEPTION,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
 
@@ -129,7 +134,10 @@ class Ranges(SimpleDataSourceStreamReader):
         )
         offsets: Offsets = {self._half: {}, self._op: {}}
         for place, answer in asked.items():
-            offsets[place.topic][str(place.partition)] = answer.result().offset
+            offset = answer.result().offset
+            if offset < 0:  # of a broker that did not answer librdkafka says only this
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            offsets[place.topic][str(place.partition)] = offset
         return offsets
 
 

@@ -23,6 +23,10 @@ _REFUSALS = {
     "needs",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is gone",
     KafkaError._UNKNOWN_PARTITION: "the partition is gone",
+    **dict.fromkeys(
+        (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG),
+        "what is stored there is damaged: let a replica that is whole lead the partition",
+    ),
 }
 
 _Place = tuple[str, int]
@@ -47,6 +51,7 @@ class Records:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
+            "check.crcs": True,
             # One topic is not to wait for the other's next records, which may never come.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 1,
@@ -83,33 +88,33 @@ class Records:
         self._consumer.close()
 
     def _read(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
-        heard_at = time.monotonic()
+        heard_at, error = time.monotonic(), ""
         while left:
             # It waits for as many as it is asked for: wait for one, then take what is there.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
-            if messages:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > _PATIENCE_SECONDS:
+            for message in messages:
+                if _is_failure(message):
+                    error = self._refuse(message)
+                else:
+                    heard_at = time.monotonic()
+                    self._take(message, left, found)
+            if left and time.monotonic() - heard_at > _PATIENCE_SECONDS:
                 (topic, queue), offsets = next(iter(left.items()))
                 raise ResolverError(
                     f"no records from partition {queue} of {topic} within {_PATIENCE_SECONDS:.0f} "
-                    f"s, which has them from {offsets.start} to {offsets.end}: is its broker up?"
+                    f"s, which has them from {offsets.start} to {offsets.end}: is its broker up? "
+                    f"{error}".rstrip()
                 )
-            for message in messages:
-                self._take(message, left, found)
 
     def _take(
         self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
     ) -> None:
         place = (message.topic(), message.partition())
-        offsets, offset, error = left.get(place), message.offset(), message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            self._refuse(message)
-            return
+        offsets, offset = left.get(place), message.offset()
         if offsets is None:
             return  # read already
-        if error is None and offset < offsets.end:
+        if offset < offsets.end and message.error() is None:
             found[place].append(_stored(message, offset))
             offset += 1
         if offset >= offsets.end:
@@ -119,8 +124,8 @@ class Records:
         self._consumer.incremental_unassign([TopicPartition(*place)])
         del left[place]
 
-    def _refuse(self, message: Any) -> None:
-        """Raise what another attempt does not heal."""
+    def _refuse(self, message: Any) -> str:
+        """Raise what another attempt does not heal; return what was said."""
         error = message.error()
         remedy = _REFUSALS.get(error.code())
         if remedy is not None or error.fatal():
@@ -128,6 +133,12 @@ class Records:
                 f"partition {message.partition()} of {message.topic()} can't be read: "
                 f"{error.str()}: {remedy}"
             )
+        return str(error.str())
+
+
+def _is_failure(message: Any) -> bool:
+    error = message.error()
+    return error is not None and error.code() != KafkaError._PARTITION_EOF
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:

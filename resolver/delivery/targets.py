@@ -34,7 +34,7 @@ _RECORD_BYTES = 3
 
 
 class Target(NamedTuple):
-    """A topic; `max_bytes` and `oldest_ms` are None where the broker sets or tells no limit.
+    """A topic; `max_bytes` is None where the broker does not tell us, `oldest_ms` without a limit.
 
     `oldest_ms`: how long ago a message's own time may be.
     """

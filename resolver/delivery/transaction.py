@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -72,6 +73,7 @@ class TransactionalProducer:
         self._group = group
         self._failures: list[tuple[str, KafkaError]] = []
         self._on_their_way: dict[str, list[Message]] = {}
+        self._bytes: Counter[str] = Counter()
         ours: dict[str, Any] = {
             "transactional.id": Names(settings.topic_prefix).resolver,
             "transaction.timeout.ms": settings.kafka_transaction_timeout_ms,
@@ -128,11 +130,11 @@ class TransactionalProducer:
 
     def _make_room(self, message: Message, limit: int) -> None:
         """Let what is on its way to the topic arrive, if one batch could not hold this as well."""
-        sent = self._on_their_way.setdefault(message.topic, [])
-        if sent and sum(map(batch_bytes, sent)) + batch_bytes(message) > limit:
+        size = batch_bytes(message)
+        if self._on_their_way.get(message.topic) and self._bytes[message.topic] + size > limit:
             self._flush()
-            sent = self._on_their_way.setdefault(message.topic, [])
-        sent.append(message)
+        self._on_their_way.setdefault(message.topic, []).append(message)
+        self._bytes[message.topic] += size
 
     def _produce(self, message: Message) -> None:
         topic, key, value, headers, partition, timestamp_ms = message
@@ -165,6 +167,7 @@ class TransactionalProducer:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
         self._raise_failures()
         self._on_their_way = {}
+        self._bytes.clear()
 
     def _serve(self, call: Callable[[float], int], seconds: float) -> int:
         """Let the client call back; what it throws in the middle of that is its own error."""

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: A topic may be put right at any time: what was learned from refusals holds for so long.
 _MAX_AGE_SECONDS = 60.0
+#: What librdkafka puts into one batch at most (`batch.size`).
+_BATCH_BYTES = 1_000_000
 #: What fits wherever as much as a half may be stored.
 _SMALL_BYTES = 256 * 1024
 
@@ -103,7 +105,8 @@ class Undeliverable:
 
     def _sort(self, decisions: list[Decision]) -> tuple[list[Decision], dict[str, int]]:
         topics = {decision.message.topic for decision in decisions if decision.message}
-        targets = self._targets.look_up(topics | {self._names.half, self._names.discarded})
+        ours = {self._names.half, self._names.discarded, self._names.resolution}
+        targets = self._targets.look_up(topics | ours)
         easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
         writable: list[Decision] = []
         for decision in decisions:
@@ -151,9 +154,9 @@ class Undeliverable:
         return not (refused_some or limited or self._is_narrow(topic, targets))
 
     def _is_narrow(self, topic: str, targets: dict[str, Target]) -> bool:
-        """Whether a topic takes less than the half topic: only then can a message be too large."""
+        """Whether a topic takes less than the half topic, or than a batch of ours."""
         limit, largest = targets[topic].max_bytes, targets[self._names.half].max_bytes
-        return limit is not None and largest is not None and limit < largest
+        return limit is not None and largest is not None and limit < max(largest, _BATCH_BYTES)
 
     def _narrow(self, targets: dict[str, Target]) -> dict[str, int]:
         """Return how many bytes may be on their way to a topic: its limit holds for a batch."""
@@ -215,7 +218,9 @@ class Undeliverable:
         each alone.
         """
         target = self._targets.look_up({topic}).get(topic)
-        return target is not None and target.oldest_ms is None
+        if target is None or target.max_bytes is None:
+            return False  # its settings are not told
+        return target.oldest_ms is None
 
     def _is_check(self, topic: str) -> bool:
         return topic.startswith(self._names.check(""))

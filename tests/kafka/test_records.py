@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from protocol_topics import ProtocolTopics
 
+from resolver.broker import Broker
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Record, StoredRecord
 from resolver.ranges import Offsets, Ranges
 from resolver.records import Range, Records
+from resolver.settings import Settings
+from resolver.topics import ensure_topics
 
 NOTHING = Range(0, 0)
 
@@ -50,7 +56,8 @@ def test_a_range_has_its_records_in_order_as_they_were_stored(
         (at, b"op %d" % at, []) for at in range(3)
     ]
     assert all(record.stored_at_ms > 0 for record in halves + ops)
-    assert records.read(1, Range(0, 5), NOTHING)[0][1:4] == halves
+    whole, _ = records.read(1, Range(0, 5), NOTHING)
+    assert offsets(whole) == list(range(5)) and whole[1:4] == halves
     assert records.read(1, NOTHING, Range(2, 3)) == ([], ops[2:])
 
 
@@ -117,6 +124,34 @@ def test_while_kafka_is_away_there_is_nothing_new(topics: ProtocolTopics) -> Non
     away = Ranges(replace(topics.settings, bootstrap_servers="127.0.0.1:1"))
     rows, end = away.read(start)
     assert (list(rows), end) == ([], start)
+
+
+def test_while_a_broker_that_answered_does_not_there_is_nothing_new(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker:
+        settings = Settings(bootstrap_servers=broker.bootstrap, queues=2)
+        ensure_topics(admin_client(settings), settings)
+        ranges = Ranges(settings)
+        start = ranges.initialOffset()
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            rows, end = ranges.read(start)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert (list(rows), end) == ([], start)
+
+
+def test_each_range_begins_where_the_last_one_ended(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    """More than the first one asks for has been fetched by then."""
+    half = topics.names.half
+    topics.write(*(Record(half, None, b"%d" % number, [], 0) for number in range(3_000)))
+    read: list[int] = []
+    for first in range(0, 3_000, 100):
+        halves, ops = records.read(0, Range(first, first + 100), Range(0, 0))
+        assert ops == []
+        read += offsets(halves)
+    assert read == list(range(3_000))
 
 
 def offsets(records: list[StoredRecord]) -> list[int]:
