@@ -168,9 +168,8 @@ class Resolve:
             self._fail(error)
             raise
         for row in rows:
-            if row["part"] == 0:
-                due = row["wake_at_ms"]
-                self._clock.set(row["queue"], due if due >= 0 else None)
+            due = row["wake_at_ms"]
+            self._clock.set(row["queue"], due if due >= 0 else None)
         logger.debug("batch %d: done, for Spark to note in its commit log", batch_id)
 
     def _fail(self, error: TxResolverError) -> None:

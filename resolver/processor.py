@@ -18,14 +18,11 @@ from .protocol import Names, Outcome
 from .ranges import RANGES
 from .records import Range, Records
 from .settings import Settings
-from .step import Changes, Decisions, settle, step
+from .step import Changes, settle, step
 
-#: What a batch gives to delivery: for each queue with input at least one row, in parts. Times in
-#: ms, -1 for none; part 0 has the queue's standing after the batch, in the others it is 0.
-DECISIONS = (
-    "queue int, part int, decisions binary, wake_at_ms long, watermark_ms long, "
-    "pending long, waiting long, duplicates long"
-)
+#: What a batch gives to delivery: for each queue with input at least one row, in parts, each with
+#: when the queue wants to be woken, in ms, -1 for never.
+DECISIONS = "queue int, part int, decisions binary, wake_at_ms long"
 #: What a quarantined record may take: a half of the default size, and the marks put on it.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
 
@@ -133,7 +130,7 @@ class QueueProcessor(StatefulProcessor):
         changes, decisions = step(self._state, queue, *read, now, settings)
         self._state.apply(changes)
         parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
-        return list(_rows(queue, decisions, parts))
+        return list(_rows(queue, decisions.wake_at_ms, parts))
 
 
 class _State(Mapping[str, bytes]):
@@ -173,19 +170,11 @@ def _records(settings: Settings) -> Records:
     return _reader
 
 
-def _rows(queue: int, decisions: Decisions, parts: Iterable[bytes]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each part: the queue's standing is in the first."""
-    standing = [
-        _or_none(decisions.wake_at_ms),
-        _or_none(decisions.watermark_ms),
-        decisions.pending,
-        decisions.waiting,
-        decisions.duplicates,
-    ]
+def _rows(queue: int, wake_at_ms: int | None, parts: Iterable[bytes]) -> Iterator[pd.DataFrame]:
     columns = [field.split()[0] for field in DECISIONS.split(", ")]
     for part, packed in enumerate(parts):
-        yield pd.DataFrame([[queue, part, packed, *standing]], columns=columns)
-        standing = [0] * len(standing)
+        row = [queue, part, packed, -1 if wake_at_ms is None else wake_at_ms]
+        yield pd.DataFrame([row], columns=columns)
 
 
 def _batch() -> Batch:
@@ -198,10 +187,6 @@ def _batch() -> Batch:
     if batch_id is None or query_id is None:
         raise RuntimeError("Spark did not say which batch a task belongs to")
     return Batch(int(batch_id), query_id)
-
-
-def _or_none(time_ms: int | None) -> int:
-    return -1 if time_ms is None else time_ms
 
 
 def _slot(slots: list[int]) -> Column:
