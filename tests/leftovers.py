@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 #: Until something must have happened, on a busy machine.
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 1_200.0
 
 
 def processes_in(home: Path) -> list[psutil.Process]:

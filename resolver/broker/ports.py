@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ HOST = "127.0.0.1"
 # Below the ports that systems give to outgoing connections: one of those may be taken by any
 # program while the broker is down.
 CHOICES = range(20_000, 32_000)
+_MOMENT_SECONDS = 3.0
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ def ports_of(home: Path, wanted: int | None) -> Ports:
     file = home / "ports.json"
     kept = _read(file)
     kafka = wanted or (kept.kafka if kept else free_port())
-    if not _is_free(kafka):
+    if not _comes_free(kafka):
         raise BrokerError(_taken(home, kafka, wanted))
     controller = kept.controller if kept else 0
     # Nobody but the broker itself knows this one.
@@ -58,6 +61,19 @@ def free_port(besides: int = 0) -> int:
         if port != besides and _is_free(port):
             return port
     raise BrokerError(f"no free port found from {CHOICES.start} to {CHOICES.stop - 1} of {HOST}")
+
+
+def _comes_free(port: int) -> bool:
+    """Whether a port is free, or is in a moment.
+
+    A broker that was killed has it until the last of its threads has ended.
+    """
+    until = time.monotonic() + _MOMENT_SECONDS
+    while not _is_free(port):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _is_free(port: int) -> bool:
