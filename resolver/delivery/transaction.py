@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -21,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _INIT_SECONDS = 60.0
 _FLUSH_SECONDS = 120.0
+_OFFSETS_SECONDS = 30.0
 _COMMIT_SECONDS = 120.0
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
@@ -106,7 +110,8 @@ class TransactionalProducer:
         self._flush()
         logger.debug("batch %d: %d records written", marker.batch, count)
         positions, metadata = self._group.positions(marker), self._group.metadata()
-        self._producer.send_offsets_to_transaction(positions, metadata, _COMMIT_SECONDS)
+        send_offsets = self._producer.send_offsets_to_transaction
+        _in_time(lambda: send_offsets(positions, metadata, _OFFSETS_SECONDS), _OFFSETS_SECONDS)
         self._producer.commit_transaction(_COMMIT_SECONDS)
         logger.debug("batch %d: transaction committed, %d records", marker.batch, count)
 
@@ -193,3 +198,25 @@ class TransactionalProducer:
                 sent = self._on_their_way.get(topic, [])
                 raise Refused(topic, error, sent[0] if len(sent) == 1 else None)
         raise KafkaException(self._failures[0][1])
+
+
+def _in_time(call: Callable[[], None], seconds: float) -> None:
+    """Make a call that after a restart of the broker may never come back, whatever its own limit.
+
+    Raises `KafkaException`, also where it did not come back: its thread is left behind.
+    """
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            call()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="send offsets", daemon=True).start()
+    try:
+        done.result(seconds + 1)
+    except FutureTimeout:
+        said = f"the offsets were not sent within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None
