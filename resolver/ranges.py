@@ -8,8 +8,7 @@ each through the JVM as a row costs more than all else that is done with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -32,6 +31,7 @@ _TIMEOUT_SECONDS = 10.0
 _AWAY = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NOENT,  # "No leaders found"
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError.BROKER_NOT_AVAILABLE,
@@ -85,14 +85,11 @@ class Ranges(SimpleDataSourceStreamReader):
         self._queues = [str(queue) for queue in range(settings.queues)]
         self._limit = settings.max_offsets_per_trigger
         self._settings = settings
+        self._admin: AdminClient | None = None
 
     def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
         """Pickle without the connection: Spark sends this to tasks too."""
         return Ranges, (self._settings,)
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        return admin_client(self._settings)
 
     def initialOffset(self) -> Offsets:
         """Return where the topics begin."""
@@ -106,6 +103,8 @@ class Ranges(SimpleDataSourceStreamReader):
             if error.args[0].code() not in _AWAY:
                 raise ResolverError(f"the ends of {self._half} and {self._op}: {error}") from error
             logger.warning("Kafka does not say where %s ends: %s", self._half, error)
+            # One that knew the partitions' old leaders may ask for those for ever.
+            self._admin = None
             return iter(()), start
         end = _limited(start, ends, self._limit)
         return self.readBetweenOffsets(start, end), end
@@ -121,24 +120,28 @@ class Ranges(SimpleDataSourceStreamReader):
         return iter(rows)
 
     def _ask(self, spec: OffsetSpec) -> Offsets:
-        """Return offsets of all partitions; an end is one below which no transaction is open."""
-        places = {
-            TopicPartition(topic, int(queue)): spec
-            for topic in (self._half, self._op)
-            for queue in self._queues
-        }
-        asked = self._admin.list_offsets(
-            places,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_TIMEOUT_SECONDS,
-        )
-        offsets: Offsets = {self._half: {}, self._op: {}}
-        for place, answer in asked.items():
-            offset = answer.result().offset
-            if offset < 0:  # of a broker that did not answer librdkafka says only this
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            offsets[place.topic][str(place.partition)] = offset
-        return offsets
+        self._admin = self._admin or admin_client(self._settings)
+        return ask_offsets(self._admin, [self._half, self._op], self._queues, spec)
+
+
+def ask_offsets(
+    admin: AdminClient, topics: Iterable[str], queues: Iterable[str], spec: OffsetSpec
+) -> Offsets:
+    """Return offsets of queues; an end is one below which no transaction is open.
+
+    Raises `KafkaException`.
+    """
+    places = {TopicPartition(topic, int(queue)): spec for topic in topics for queue in queues}
+    asked = admin.list_offsets(
+        places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+    )
+    offsets: Offsets = {}
+    for place, answer in asked.items():
+        offset = answer.result().offset
+        if offset < 0:  # of a broker that did not answer librdkafka says only this
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        offsets.setdefault(place.topic, {})[str(place.partition)] = offset
+    return offsets
 
 
 def _limited(start: Offsets, ends: Offsets, limit: int) -> Offsets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any, NamedTuple
 
@@ -12,10 +13,15 @@ from .kafka import client_config
 from .protocol import Names, StoredRecord
 from .settings import Settings
 
+logger = logging.getLogger(__name__)
+
 _AT_ONCE = 1_000
 _POLL_SECONDS = 1.0
 #: For how long no record may come, as when a broker restarts.
 _PATIENCE_SECONDS = 120.0
+#: After so long, then after twice as long and so on, a new client asks: one that lost its broker
+#: may never connect again by itself.
+_ANEW_SECONDS = 5.0
 _REFUSALS = {
     KafkaError._AUTO_OFFSET_RESET: "Kafka deleted records before they were read, so transactions "
     "may be lost. Start with --rebuild, on a new checkpoint, to go on with what is left",
@@ -45,7 +51,7 @@ class Records:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
-        ours = {
+        ours: dict[str, Any] = {
             "group.id": self._names.reader,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -58,7 +64,8 @@ class Records:
             # What is fetched beyond a range is fetched again.
             "queued.max.messages.kbytes": 8_192,
         }
-        self._consumer = Consumer(client_config(settings, **ours))
+        self._config = client_config(settings, **ours)
+        self._consumer = Consumer(self._config)
 
     def is_for(self, settings: Settings) -> bool:
         """Whether it reads with these settings."""
@@ -74,8 +81,7 @@ class Records:
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
         found: dict[_Place, list[StoredRecord]] = {place: [] for place in asked}
         left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
-        places = [TopicPartition(*at, offsets.start) for at, offsets in left.items()]
-        self._consumer.incremental_assign(places)
+        self._assign(left, found)
         try:
             self._read(left, found)
         finally:
@@ -87,38 +93,57 @@ class Records:
         """Close the connections."""
         self._consumer.close()
 
+    def _assign(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
+        """Begin to fetch what is left of ranges, behind what was found of them."""
+        self._consumer.incremental_assign(
+            [
+                TopicPartition(*at, found[at][-1].offset + 1 if found[at] else offsets.start)
+                for at, offsets in left.items()
+            ]
+        )
+
     def _read(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
-        heard_at, error = time.monotonic(), ""
+        heard_at, anew_after, error = time.monotonic(), _ANEW_SECONDS, ""
         while left:
             # It waits for as many as it is asked for: wait for one, then take what is there.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
-            for message in messages:
-                if _is_failure(message):
-                    error = self._refuse(message)
-                else:
-                    heard_at = time.monotonic()
-                    self._take(message, left, found)
-            if left and time.monotonic() - heard_at > _PATIENCE_SECONDS:
+            heard = [self._take(message, left, found) for message in messages]
+            if None in heard:
+                heard_at, anew_after = time.monotonic(), _ANEW_SECONDS
+            error = next(filter(None, reversed(heard)), error)
+            silent = time.monotonic() - heard_at
+            if left and silent > _PATIENCE_SECONDS:
                 (topic, queue), offsets = next(iter(left.items()))
                 raise ResolverError(
                     f"no records from partition {queue} of {topic} within {_PATIENCE_SECONDS:.0f} "
                     f"s, which has them from {offsets.start} to {offsets.end}: is its broker up? "
                     f"{error}".rstrip()
                 )
+            if left and silent > anew_after:
+                anew_after *= 2
+                logger.warning("no records for %.0f s: asking by a new client %s", silent, error)
+                self._consumer.close()
+                self._consumer = Consumer(self._config)
+                self._assign(left, found)
 
     def _take(
         self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
-    ) -> None:
+    ) -> str | None:
+        """Take a record or a partition's end; return what failed where it is neither."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            return self._refuse(message)
         place = (message.topic(), message.partition())
         offsets, offset = left.get(place), message.offset()
         if offsets is None:
-            return  # read already
-        if offset < offsets.end and message.error() is None:
+            return None  # read already
+        if error is None and offset < offsets.end:
             found[place].append(_stored(message, offset))
             offset += 1
         if offset >= offsets.end:
             self._finish(place, left)
+        return None
 
     def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])
@@ -134,11 +159,6 @@ class Records:
                 f"{error.str()}: {remedy}"
             )
         return str(error.str())
-
-
-def _is_failure(message: Any) -> bool:
-    error = message.error()
-    return error is not None and error.code() != KafkaError._PARTITION_EOF
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:

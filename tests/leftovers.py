@@ -24,8 +24,8 @@ def processes_in(home: Path) -> list[psutil.Process]:
     return found
 
 
-def wait_until(done: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
+def wait_until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    until = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < until
         time.sleep(0.1)

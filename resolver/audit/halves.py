@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from ..protocol import names as n
 from ..tables import HEADERS
+from ..tables.reading import name_of
 
 _LEGAL = r"\A[a-zA-Z0-9._-]+\z"
 _WHOLE = r"\A[0-9]{1,18}\z"
@@ -64,7 +65,7 @@ def _well_formed(prefix: str) -> Column:
         & _one_number(n.BORN_TIMESTAMP)
         & ((F.size(_values(n.REAL_QID)) == 0) | F.col("real_qid").isNotNull())
         & (F.size(_values(n.CHECK_IMMUNITY_TIME_IN_SECONDS)) <= 1)
-        & ~F.exists(_headers(), lambda header: _never_of_a_user(header["key"]))
+        & ~F.exists(_headers(), lambda header: header["key"].isin(*sorted(n.OUTPUT_HEADERS)))
     )
 
 
@@ -78,17 +79,11 @@ def _one_number(name: str) -> Column:
     return (F.size(values) == 1) & written.rlike(_WHOLE)
 
 
-def _never_of_a_user(name: Column) -> Column:
-    return name.isin(*sorted(n.OUTPUT_HEADERS))
-
-
 def _headers() -> Column:
-    """Return the headers as the resolver reads them: a name ends at a NUL."""
+    """Return the headers as the resolver reads them."""
     return F.transform(
         F.coalesce("headers", F.array().cast(HEADERS)),
-        lambda header: F.struct(
-            F.substring_index(header["key"], "\0", 1).alias("key"), header["value"].alias("value")
-        ),
+        lambda header: F.struct(name_of(header).alias("key"), header["value"].alias("value")),
     )
 
 

@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,33 +14,24 @@ from pipelines.resolve import Resolve
 from resolver.bench.stage import Topics
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
-
-Ends = dict[str, dict[str, int]]
+from resolver.ranges import Offsets, ask_offsets
 
 _LOOK_SECONDS = 0.1  # to ask costs the driver some milliseconds
 _MEGABYTE = 1 << 20
 
 
-def ends_of(topics: Topics) -> Ends:
+def ends_of(topics: Topics) -> Offsets:
     """Return the end offsets of the half and the op topic, as a query's progress has them."""
-    admin = admin_client(topics.settings)
-    partitions = [
-        TopicPartition(topic, queue)
-        for topic in (topics.names.half, topics.names.op)
-        for queue in range(topics.settings.queues)
-    ]
-    ends: Ends = {}
+    queues = map(str, range(topics.settings.queues))
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = admin.list_offsets({partition: latest for partition in partitions})
-    for partition, end in asked.items():
-        ends.setdefault(partition.topic, {})[str(partition.partition)] = end.result().offset
-    return ends
+    names = topics.names
+    return ask_offsets(admin_client(topics.settings), [names.half, names.op], list(queues), latest)
 
 
-def has_read(query: StreamingQuery, ends: Ends) -> bool:
+def has_read(query: StreamingQuery, ends: Offsets) -> bool:
     """Whether a committed batch has read up to these ends."""
     progress = query.lastProgress
-    read: Ends = {}
+    read: Offsets = {}
     for source in progress.sources if progress else []:
         read |= json.loads(source.endOffset)
     return all(
@@ -51,7 +41,7 @@ def has_read(query: StreamingQuery, ends: Ends) -> bool:
     )
 
 
-def await_read(job: Resolve, ends: Ends) -> None:
+def await_read(job: Resolve, ends: Offsets) -> None:
     """Wait until the job has read up to these ends; raises what ended it before."""
     while not has_read(job.query, ends):
         if job.wait(_LOOK_SECONDS):
@@ -59,7 +49,7 @@ def await_read(job: Resolve, ends: Ends) -> None:
             raise ResolverError("the job ended before it had read all")
 
 
-def await_joined(query: StreamingQuery, ends: Ends) -> None:
+def await_joined(query: StreamingQuery, ends: Offsets) -> None:
     """Wait until another query has; raises `ResolverError` if it doesn't get there."""
     while not has_read(query, ends):
         if not query.isActive:

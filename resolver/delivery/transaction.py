@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _INIT_SECONDS = 60.0
 _FLUSH_SECONDS = 120.0
-_OFFSETS_SECONDS = 30.0
+_OFFSETS_SECONDS = 10.0
 _COMMIT_SECONDS = 120.0
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
@@ -203,7 +203,8 @@ class TransactionalProducer:
 def _in_time(call: Callable[[], None], seconds: float) -> None:
     """Make a call that after a restart of the broker may never come back, whatever its own limit.
 
-    Raises `KafkaException`, also where it did not come back: its thread is left behind.
+    That is librdkafka's issue 5456. Raises `KafkaException`, also where it did not come back: its
+    thread is left behind.
     """
     done: Future[None] = Future()
 

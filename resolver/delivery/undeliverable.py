@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 #: A topic may be put right at any time: what was learned from refusals holds for so long.
 _MAX_AGE_SECONDS = 60.0
 #: What librdkafka puts into one batch at most (`batch.size`).
-_BATCH_BYTES = 1_000_000
+_PRODUCERS_BATCH = 1_000_000
 #: What fits wherever as much as a half may be stored.
 _SMALL_BYTES = 256 * 1024
 
@@ -156,7 +156,7 @@ class Undeliverable:
     def _is_narrow(self, topic: str, targets: dict[str, Target]) -> bool:
         """Whether a topic takes less than the half topic, or than a batch of ours."""
         limit, largest = targets[topic].max_bytes, targets[self._names.half].max_bytes
-        return limit is not None and largest is not None and limit < max(largest, _BATCH_BYTES)
+        return limit is not None and largest is not None and limit < max(largest, _PRODUCERS_BATCH)
 
     def _narrow(self, targets: dict[str, Target]) -> dict[str, int]:
         """Return how many bytes may be on their way to a topic: its limit holds for a batch."""

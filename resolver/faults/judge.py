@@ -165,7 +165,9 @@ class Judge:
             self.verdict.lost.append(f"{half}: {outcome}, and the load decided {decided}")
         elif outcome not in (COMMIT, ROLLBACK):
             self.verdict.wrong.append(f"{half}: {outcome}, with an agent that answers")
-        elif decided is None:  # load and agent write it down before they say it
+        # Load and agent write it down before they say it. The producer itself rolls back what the
+        # load was told is not stored, and is.
+        elif decided is None and name in self._stored:
             self.verdict.wrong.append(f"{half}: {outcome}, and nobody decided that")
         self._forget(half, name)
 

@@ -16,9 +16,12 @@ _SECONDS = (5.0, 10.0)
 
 
 def halt_resolver(world: World, chance: random.Random) -> Done:
-    """Halt it, or its Python alone, in a Kafka transaction, which meanwhile times out."""
+    """Halt it, its JVM or its Python in a Kafka transaction, which times out if nobody ends it.
+
+    Where the JVM alone is halted, Python may end it in time.
+    """
     assert world.resolver is not None  # noqa: S101 - a world has one between two rounds
-    victim = chance.choice(["all", "python"])
+    victim = chance.choice(["all", "jvm", "python"])
     resolver = world.resolver
     before = len(resolver.hits)
     world.doom(Doom(RESOLVE_POINTS["in the Kafka transaction"], victim, signal.SIGSTOP))

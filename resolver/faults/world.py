@@ -224,14 +224,12 @@ class World:
         while time.monotonic() < until:
             self._turn()
 
-    def settle(self, owed: set[str]) -> bool:
-        """Wait until these halves have ended as they must; what has not is lost: False."""
+    def settle(self, owed: set[str]) -> None:
+        """Wait until these halves have ended as they must; what has not is lost."""
         try:
             self.until(lambda: not owed & self.judge.open, "not settled")
         except FaultError:
             self.judge.give_up(owed)
-            return False
-        return True
 
     def drain(self) -> None:
         """Let what was begun come to its end, load and resolver stop, and the tables have all."""

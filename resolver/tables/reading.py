@@ -22,14 +22,14 @@ def text(value: Column) -> Column:
 
 
 def header_once(name: str) -> Column:
-    """Return a header's value as text, where the record has it exactly once.
-
-    As the resolver reads it, a name ends at a NUL.
-    """
-    found = F.filter(
-        headers(), lambda header: F.substring_index(header["key"], "\0", 1) == F.lit(name)
-    )
+    """Return a header's value as text, where the record has it exactly once."""
+    found = F.filter(headers(), lambda header: name_of(header) == F.lit(name))
     return F.when(F.size(found) == 1, text(F.get(found, F.lit(0))["value"]))
+
+
+def name_of(header: Column) -> Column:
+    """Return a header's name as the resolver reads it: librdkafka ends it at a NUL."""
+    return F.substring_index(header["key"], "\0", 1)
 
 
 def header_last(name: str, among: Column) -> Column:

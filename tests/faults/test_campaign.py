@@ -16,6 +16,9 @@ from resolver.faults.results import Results
 
 pytestmark = pytest.mark.slow
 
+#: Its guards look after its processes, and end a moment after them.
+_GUARDS_SECONDS = 30.0
+
 CHOSEN = [
     "kill resolver in the Kafka transaction",
     "kill resolver after the Kafka transaction",
@@ -43,12 +46,12 @@ def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path
     assert running.poll() is None, log.read_text()
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_SECONDS) == 130, log.read_text()
-    wait_until(lambda: processes_in(home) == [])
+    wait_until(lambda: processes_in(home) == [], _GUARDS_SECONDS)
 
     first = results.rounds()
     running = campaign(home, log, "--resume")
     assert running.wait(PATIENCE_SECONDS) == 0, log.read_text()
-    wait_until(lambda: processes_in(home) == [])
+    wait_until(lambda: processes_in(home) == [], _GUARDS_SECONDS)
     rounds = results.rounds()
     assert rounds[: len(first)] == first
     assert sorted(one.fault for one in rounds) == sorted(CHOSEN)

@@ -148,7 +148,7 @@ def test_each_range_begins_where_the_last_one_ended(
     topics.write(*(Record(half, None, b"%d" % number, [], 0) for number in range(3_000)))
     read: list[int] = []
     for first in range(0, 3_000, 100):
-        halves, ops = records.read(0, Range(first, first + 100), Range(0, 0))
+        halves, ops = records.read(0, Range(first, first + 100), NOTHING)
         assert ops == []
         read += offsets(halves)
     assert read == list(range(3_000))
