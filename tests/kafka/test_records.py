@@ -6,12 +6,14 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from leftovers import wait_until
 from protocol_topics import ProtocolTopics
 
 from resolver.broker import Broker
@@ -138,6 +140,29 @@ def test_while_a_broker_that_answered_does_not_there_is_nothing_new(tmp_path: Pa
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         assert (list(rows), end) == ([], start)
+
+
+def test_what_was_asked_for_while_a_broker_was_killed_is_read_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    with Broker(tmp_path) as broker, ThreadPoolExecutor(1) as pool:
+        topics = ProtocolTopics(broker.bootstrap, "tx.")
+        topics.make()
+        half = topics.names.half
+        ranges, records = Ranges(topics.settings), Records(topics.settings)
+        start = ranges.initialOffset()
+        topics.write(*(Record(half, None, b"%d" % at, [], 0) for at in range(200)))
+        assert offsets(records.read(0, Range(0, 100), NOTHING)[0]) == list(range(100))
+
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.stop()
+        reading = pool.submit(records.read, 0, Range(100, 200), NOTHING)
+        rows, end = ranges.read(start)
+        assert (list(rows), end) == ([], start)
+        broker.start()
+        assert offsets(reading.result()[0]) == list(range(100, 200))
+        wait_until(lambda: ranges.read(start)[1][half]["0"] == 200)
+        records.close()
 
 
 def test_each_range_begins_where_the_last_one_ended(
