@@ -12,7 +12,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from .errors import SendError, SettingsError
-from .kafka import RECOVERY
 from .protocol import Record
 from .settings.options import check_kafka
 
@@ -54,7 +53,6 @@ def client_options(
     check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
     return {
         "client.id": f"txresolver-{group}",
-        **RECOVERY,
         **given,
         "bootstrap.servers": bootstrap_servers,
         "logger": _kafka_log,

@@ -10,11 +10,7 @@ from .errors import SettingsError
 from .java_options import java_options
 from .settings import Settings
 
-__all__ = ["RECOVERY", "admin_client", "client_config", "spark_kafka_options"]
-
-#: What librdkafka does otherwise where no broker answers, or says that there are none, as one does
-#: that has just started: it forgets them all and may never connect again (its issue 5301).
-RECOVERY = {"metadata.recovery.strategy": "none"}
+__all__ = ["admin_client", "client_config", "spark_kafka_options"]
 
 
 def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:
@@ -24,7 +20,7 @@ def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:
     """
     # Below warnings, librdkafka speaks of its own housekeeping.
     quiet = {"log_level": 4}
-    return {**quiet, **RECOVERY, **settings.kafka, "bootstrap.servers": _servers(settings), **ours}
+    return {**quiet, **settings.kafka, "bootstrap.servers": _servers(settings), **ours}
 
 
 def admin_client(settings: Settings) -> AdminClient:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -99,11 +100,11 @@ class Ranges(SimpleDataSourceStreamReader):
         """Return what is new since `start` within the limit, and where that ends."""
         try:
             ends = self._ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        except KafkaException as error:
-            if error.args[0].code() not in _AWAY:
+        except (KafkaException, FutureTimeout) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() not in _AWAY:
                 raise ResolverError(f"the ends of {self._half} and {self._op}: {error}") from error
-            logger.warning("Kafka does not say where %s ends: %s", self._half, error)
-            # One that knew the partitions' old leaders may ask for those for ever.
+            logger.warning("Kafka does not say where %s ends: %r", self._half, error)
+            # A client that knew other leaders, or that forgot all brokers, may not recover.
             self._admin = None
             return iter(()), start
         end = _limited(start, ends, self._limit)
@@ -129,7 +130,7 @@ def ask_offsets(
 ) -> Offsets:
     """Return offsets of queues; an end is one below which no transaction is open.
 
-    Raises `KafkaException`.
+    Raises `KafkaException` or `FutureTimeout`.
     """
     places = {TopicPartition(topic, int(queue)): spec for topic in topics for queue in queues}
     asked = admin.list_offsets(
@@ -137,7 +138,8 @@ def ask_offsets(
     )
     offsets: Offsets = {}
     for place, answer in asked.items():
-        offset = answer.result().offset
+        # After a restart of the broker it may never be answered, whatever the time-out given.
+        offset = answer.result(_TIMEOUT_SECONDS + 1).offset
         if offset < 0:  # of a broker that did not answer librdkafka says only this
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         offsets.setdefault(place.topic, {})[str(place.partition)] = offset

@@ -19,8 +19,8 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 1.0
 #: For how long no record may come, as when a broker restarts.
 _PATIENCE_SECONDS = 120.0
-#: After so long, then after twice as long and so on, a new client asks: one that lost its broker
-#: may never connect again by itself.
+#: After so long, then after twice as long and so on, a new client asks. One whose broker has just
+#: started may forget it for good (librdkafka's issue 5301).
 _ANEW_SECONDS = 5.0
 _REFUSALS = {
     KafkaError._AUTO_OFFSET_RESET: "Kafka deleted records before they were read, so transactions "
