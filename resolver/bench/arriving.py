@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from resolver.bench import progress
 from resolver.bench.ledger import Ledger, Times
 from resolver.bench.processes import Peak, spent, usage
@@ -12,7 +14,7 @@ from resolver.bench.program import Program
 from resolver.bench.results import Figures, per_million
 from resolver.bench.stage import Stage, Topics, await_batch, await_delivered, send, watch
 
-#: Transactions on their way at once, in the closed loop: two or three batches' worth.
+#: Transactions on their way at once, in the closed loop: a little more than the largest batch.
 IN_FLIGHT = 50_000
 #: More than this a second are not reached, so that a ledger has room for all.
 _MOST_PER_SECOND = 60_000
@@ -40,8 +42,7 @@ def sustained(stage: Stage, window: Window, form: str, body_bytes: int) -> Figur
         await_batch(job)
         ledger = Ledger(topics.home / "sent", window.room(_MOST_PER_SECOND))
         options = {"form": form, "in_flight": IN_FLIGHT, "body_bytes": body_bytes}
-        figures = measure(topics, window, ledger, options)
-        return figures | progress.batch_figures(job.query, after=0)
+        return measure(topics, window, ledger, options, job.query)
 
 
 def at_rate(stage: Stage, window: Window, rate: int, body_bytes: int = 512) -> Figures:
@@ -51,8 +52,7 @@ def at_rate(stage: Stage, window: Window, rate: int, body_bytes: int = 512) -> F
         ledger = Ledger(topics.home / "sent", window.room(rate))
         form = "threads" if rate <= _ONE_BY_ONE else "bulk"
         options = {"form": form, "rate": rate, "body_bytes": body_bytes}
-        figures = measure(topics, window, ledger, options)
-        return {"rate": rate, **figures, **progress.batch_figures(job.query, after=0)}
+        return {"rate": rate, **measure(topics, window, ledger, options, job.query)}
 
 
 def latency_figures(waits: Times) -> dict[str, float]:
@@ -65,18 +65,25 @@ def latency_figures(waits: Times) -> dict[str, float]:
     return {name: float(wait) * _MILLISECONDS for name, wait in found.items()}
 
 
-def measure(topics: Topics, window: Window, ledger: Ledger, options: dict[str, object]) -> Figures:
+def measure(
+    topics: Topics,
+    window: Window,
+    ledger: Ledger,
+    options: dict[str, object],
+    query: StreamingQuery,
+) -> Figures:
     """Send, watch, and return the figures of the window; then see that each came once."""
     with watch(topics, ledger) as watcher, send(topics, ledger, **options) as sender:
-        figures = _in_window(window, ledger, sender)
+        _await_first(ledger, sender)
+        time.sleep(window.warm_up)
+        warm = progress.last_batch(query)
+        figures = _in_window(window, ledger) | progress.batch_figures(query, after=warm)
         sent = int(sender.result())
         await_delivered(ledger, sent, watcher)
     return {**figures, "lost": sent - ledger.delivered, "doubled": ledger.doubled()}
 
 
-def _in_window(window: Window, ledger: Ledger, sender: Program) -> Figures:
-    _await_first(ledger, sender)
-    time.sleep(window.warm_up)
+def _in_window(window: Window, ledger: Ledger) -> Figures:
     with Peak() as peak:
         begin, before = time.time(), usage()
         time.sleep(window.seconds)

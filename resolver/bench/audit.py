@@ -1,15 +1,12 @@
 """What an audit costs: tables of so many transactions, made by Spark, and the audit of them.
 
-python -m resolver.bench.audit [--transactions N] [--tables DIR]
-
 The tables are what land writes of a load of messages of 512 bytes, ops packed 32 to a record; one
-op in 50 is a rollback. They stay in DIR for the next time; without it they go.
+op in 50 is a rollback.
 """
 
 from __future__ import annotations
 
-import argparse
-import tempfile
+import shutil
 import time
 from pathlib import Path
 
@@ -17,8 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.audit import audited
-from pipelines.session import spark_session
 from resolver.bench.load import GROUP
+from resolver.bench.processes import Peak, spent, usage
+from resolver.bench.results import Figures, per_million
+from resolver.bench.stage import Stage
+from resolver.errors import ResolverError
 from resolver.protocol import Names
 from resolver.protocol import names as n
 from resolver.settings import Settings
@@ -130,32 +130,24 @@ def _records(
     )
 
 
-def _measured(spark: SparkSession, settings: Settings, folder: Path, transactions: int) -> str:
-    if missing_tables(spark, folder):
-        make_tables(spark, folder, transactions, settings)
-    started = time.monotonic()
-    report = audited(spark, settings, str(folder), with_topics=False, examples=3)
-    seconds = time.monotonic() - started
-    halves = report.counts["halves"]
-    print("\n".join(report.lines()), flush=True)
-    return f"{halves:,} transactions audited in {seconds:.0f} s: {halves / seconds:,.0f}/s"
+def audit_cost(stage: Stage, transactions: int) -> Figures:
+    """Audit tables of so many transactions, which are made before; what it takes, and who takes it.
 
-
-def main() -> None:
-    """Make the tables where they are missing, and audit them."""
-    parser = argparse.ArgumentParser(prog="python -m resolver.bench.audit", description=__doc__)
-    parser.add_argument("--transactions", type=int, default=1_000_000)
-    parser.add_argument("--tables", type=Path, help="where the tables are, or are made")
-    given = parser.parse_args()
-    settings = Settings()
-    with tempfile.TemporaryDirectory() as temporary:
-        spark = spark_session(settings, "txresolver bench", home=Path(temporary) / "home")
-        try:
-            tables = given.tables or Path(temporary) / "tables"
-            print(_measured(spark, settings, tables, given.transactions), flush=True)
-        finally:
-            spark.stop()
-
-
-if __name__ == "__main__":
-    main()
+    Raises `ResolverError` if it finds what it must not: the tables hold.
+    """
+    folder = stage.folder()
+    make_tables(stage.spark, folder, transactions, stage.settings)
+    with Peak() as peak:
+        started, before = time.monotonic(), usage()
+        report = audited(stage.spark, stage.settings, str(folder), with_topics=False, examples=3)
+        seconds, after = time.monotonic() - started, usage()
+    if not report.holds or report.counts["halves"] != transactions:
+        raise ResolverError("\n".join(report.lines()))
+    shutil.rmtree(folder)
+    return {
+        "transactions": transactions,
+        "seconds": seconds,
+        "per_second": transactions / seconds,
+        **per_million(spent(before, after), transactions),
+        "memory_mb": peak.memory,
+    }

@@ -41,4 +41,5 @@ def delivered(topics: Topics, transactions: int) -> Figures:
     ledger = Ledger(topics.home / "delivered", transactions)
     with watch(topics, ledger) as watcher:
         await_delivered(ledger, transactions, watcher)
+    # The watcher has ended: it has read all that is there.
     return {"lost": transactions - ledger.delivered, "doubled": ledger.doubled()}

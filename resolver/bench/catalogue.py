@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from resolver.bench.arriving import at_rate, sustained
+from resolver.bench.audit import audit_cost
 from resolver.bench.backlog import backlog
 from resolver.bench.checks import held_checks, idle_checks
 from resolver.bench.ends import ends_joined, ends_resolved
@@ -99,6 +100,11 @@ def _bodies(stage: Stage, scale: Scale) -> Iterator[Found]:
     return with_bodies(stage, sizes, scale.transactions // 2, scale.window.seconds)
 
 
+def _audit(stage: Stage, scale: Scale) -> Iterator[Found]:
+    for transactions in (1_000_000, 10_000_000):
+        yield f"{transactions:,}", audit_cost(stage, transactions)
+
+
 class Measurement(NamedTuple):
     """What `scripts/bench NAME` runs; `group` names the command that runs several."""
 
@@ -122,5 +128,6 @@ MEASUREMENTS = {
     "bodies": Measurement("growth", "with bodies of 128 to 16,384 bytes", _bodies),
     "pending": Measurement("growth", "with 100 to 1,000,000 pending", _pending),
     "held": Measurement("growth", "1,000,000 pending, then 1,000 checks due a second", _held),
+    "audit": Measurement("growth", "the audit of 1,000,000 and 10,000,000 transactions", _audit),
     "settled": Measurement("growth", "with 100,000 to 10,000,000 settled", _settled),
 }

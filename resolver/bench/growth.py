@@ -54,10 +54,10 @@ class Growing:
         self._resolve()
 
     def measure(self, transactions: int, seconds: float) -> Figures:
-        """Time a backlog, then batches under a steady load; then look at the state."""
+        """Time batches under a steady load, then a backlog; then look at the state."""
+        live = self._live(seconds)
         self._store(transactions)
         figures = resolve_backlog(self._stage, self._topics, transactions)
-        live = self._live(seconds)
         return {
             "per_second": figures["per_second"],
             "cpu_per_million": figures["cpu_per_million"],

@@ -60,8 +60,8 @@ def plain_at_rate(stage: Stage, window: Window, rate: int, wait_seconds: int) ->
     """The load of `at_rate`, joined."""
     with stage.topics() as topics, joining(stage, topics, wait_seconds) as query:
         ledger = Ledger(topics.home / "sent", window.room(rate))
-        figures = measure(topics, window, ledger, {"form": "threads", "rate": rate})
-        return {"rate": rate, **figures, **progress.batch_figures(query, after=0)}
+        options = {"form": "threads", "rate": rate}
+        return {"rate": rate, **measure(topics, window, ledger, options, query)}
 
 
 def _state(stage: Stage, topics: Topics) -> dict[str, float]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from resolver.bench.processes import spent, usage
+from resolver.bench.processes import Peak, spent, usage
 from resolver.bench.results import Figures, per_million
 from resolver.broker import rocketmq_classpath
 from resolver.broker.guard import Guarded
@@ -74,21 +74,22 @@ class RocketMQ:
         warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
         with self._programs(body_bytes) as (producer, consumer):
             _await_said(_SENT, producer, warm_up)
-            before, started = usage(), time.monotonic()
-            sent = _await_said(_SENT, producer, warm_up + intervals)
-            after, took = usage(), time.monotonic() - started
+            with Peak() as peak:
+                before, started = usage(), time.monotonic()
+                sent = _await_said(_SENT, producer, warm_up + intervals)
+                after, took = usage(), time.monotonic() - started
             consumed = _await_said(_CONSUMED, consumer, intervals)
         rate = statistics.median(one.per_second for one in sent[-intervals:])
+        consumed_rate = statistics.median(one.per_second for one in consumed[-intervals:])
         return {
-            "per_second": rate,
-            "consumed_per_second": statistics.median(
-                one.per_second for one in consumed[-intervals:]
-            ),
+            "per_second": min(rate, consumed_rate),
+            "sent_per_second": rate,
+            "consumed_per_second": consumed_rate,
             "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
             "born_to_consumed_ms": statistics.median(one.ms for one in consumed[-intervals:]),
             "before_per_second": sent[-intervals - 1].per_second,
             **per_million(_its_own(spent(before, after)), rate * took),
-            "memory_mb": _its_own(after.memory),
+            "memory_mb": _its_own(peak.memory),
         }
 
     @contextmanager

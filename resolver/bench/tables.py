@@ -41,10 +41,12 @@ TABLES = (
     Table(
         "RocketMQ",
         "Its own benchmark programs, 32 threads, every transaction committed, its consumer beside "
-        "it. `before` is the last 5 s of the warm-up: as much as after it, or it was too short.",
+        "it. What counts is the lesser of sent and consumed. `before` is what was sent in the last "
+        "5 s of the warm-up: as much as after it, or it was too short.",
         ("rocketmq",),
         (
             _RATE,
+            _SENT,
             Column("before", "before_per_second"),
             Column("consumed/s", "consumed_per_second"),
             Column("round trip ms", "round_trip_ms", ",.1f"),
@@ -145,10 +147,16 @@ TABLES = (
     ),
     Table(
         "Growth",
-        "A backlog, then batches under a steady 2,000/s, on topics where that much has happened "
-        "before. The state is its keys and values, as the checkpoint has them.",
+        "Batches under a steady 2,000/s, then a backlog, on topics where that much has happened "
+        "before. The state is its keys and values, as the checkpoint has them in the end.",
         ("settled", "pending", "queues", "bodies"),
         (_RATE, *_BATCH, Column("state MB", "state_mb", ",.1f")),
+    ),
+    Table(
+        "Audit",
+        "`txresolver audit` of landed tables, without `--topics`.",
+        ("audit",),
+        (_RATE, Column("seconds", "seconds")),
     ),
 )
 
@@ -163,7 +171,17 @@ class ByProcess(NamedTuple):
     shown: str
 
 
-_ALL = ("rocketmq", "sustained", "latency", "backlog", "plain", "settled", "pending", "held")
+_ALL = (
+    "rocketmq",
+    "sustained",
+    "latency",
+    "backlog",
+    "plain",
+    "settled",
+    "pending",
+    "held",
+    "audit",
+)
 BY_PROCESS = (
     ByProcess("CPU", "Seconds of a million transactions.", "cpu_per_million", _ALL, ",.0f"),
     ByProcess(

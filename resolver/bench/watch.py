@@ -2,7 +2,7 @@
 
 python -m resolver.bench.watch --bootstrap-servers H --topic T --ledger FILE --count N
 
-Reads until its standard input ends.
+Reads until its standard input ends, and then on to the end of the topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import uuid
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from resolver.bench.ledger import Ledger, numbers_in
 from resolver.bench.program import until_input_ends
@@ -24,11 +24,20 @@ _WAIT_SECONDS = 0.01
 
 
 def watch(consumer: Consumer, ledger: Ledger, ended: threading.Event) -> None:
-    """Write into the ledger what is visible, until `ended`."""
-    while not ended.is_set():
-        messages = consumer.consume(_FETCHED, _WAIT_SECONDS)
-        if messages:
-            ledger.see(numbers_in([message.value() or b"" for message in messages]), time.time())
+    """Write into the ledger what is visible, until `ended`: what came twice by then counts too."""
+    partitions = len(consumer.assignment())
+    at_end: set[int | None] = set()
+    while not ended.is_set() or len(at_end) < partitions:
+        bodies = []
+        for message in consumer.consume(_FETCHED, _WAIT_SECONDS):
+            error = message.error()
+            if error is None:
+                bodies.append(message.value() or b"")
+                at_end.discard(message.partition())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(message.partition())
+        if bodies:
+            ledger.see(numbers_in(bodies), time.time())
     consumer.close()
 
 
@@ -39,6 +48,7 @@ def consumer_of(bootstrap: str, topic: str) -> Consumer:
             "bootstrap.servers": bootstrap,
             "group.id": f"bench-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 10,
         }
