@@ -79,12 +79,13 @@ def batch_figures(query: StreamingQuery, after: int) -> dict[str, float]:
 
 def _records(batch: StreamingQueryProgress) -> int:
     """Return how many offsets a batch moved on: resolve's rows are ranges of records."""
-    return sum(
-        sum(offset for queues in json.loads(ends).values() for offset in queues.values()) * sign
-        for source in batch.sources
-        for ends, sign in ((source.endOffset, 1), (source.startOffset, -1))
-        if ends
-    )
+    return sum(_sum(source.endOffset) - _sum(source.startOffset) for source in batch.sources)
+
+
+def _sum(offsets: str | None) -> int:
+    """Return the sum of a source's offsets, which before the first batch are none, or `null`."""
+    read: Offsets = json.loads(offsets or "null") or {}
+    return sum(offset for queues in read.values() for offset in queues.values())
 
 
 def state_memory(query: StreamingQuery) -> dict[str, float]:
