@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .async_listener import ListenerOfLoop, ask_in_loop
-from .errors import SendError
+from .errors import SendError, TxResolverError
 from .halves import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction
 from .message import Message
@@ -60,7 +60,16 @@ class AsyncTransactionProducer(ProducerBase):
                 f"the producer of group {self.group!r} was started already; once will do"
             )
         loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._open, ListenerOfLoop(self._listener, loop))
+        listener = ListenerOfLoop(self._listener, loop)
+        opening = loop.create_task(asyncio.to_thread(self._open, listener))
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Its thread can't be stopped: what that opens is closed again.
+            with suppress(TxResolverError):
+                await opening
+                await asyncio.to_thread(self._close, 0.0)
+            raise
         self._loop = loop
 
     async def close(self, timeout: float = 30.0) -> None:

@@ -21,3 +21,9 @@ def matches(pattern: str, topic: str) -> bool:
     if pattern.endswith(ANY):
         return topic.startswith(pattern.removesuffix(ANY))
     return topic == pattern
+
+
+def may_begin(pattern: str, prefix: str) -> bool:
+    """Whether a topic whose name begins with `prefix` may be one of those that are meant."""
+    beginning = pattern.removesuffix(ANY)
+    return beginning.startswith(prefix) or (pattern != beginning and prefix.startswith(beginning))

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from .errors import SettingsError
-from .patterns import ANY
+from .patterns import ANY, may_begin
 from .protocol import Names
 from .settings import Settings
 from .settings.groups import legal_principal
@@ -71,7 +71,10 @@ class Principals:
 
 
 def rights(settings: Settings, principals: Principals) -> list[Right]:
-    """Return the rights of all whose principal is known, each once; Write includes Describe."""
+    """Return the rights of all whose principal is known, each once; Write includes Describe.
+
+    Raises `SettingsError` where the topics of a group have the protocol's own among them.
+    """
     names = Names(settings.topic_prefix)
     granted: list[Right] = []
     for name, group in settings.groups.items():
@@ -135,4 +138,14 @@ def _may(
 
 def _real_topics(settings: Settings) -> list[str]:
     """Return the topics that groups may publish to; of those without a limit nothing is known."""
-    return [pattern for group in settings.groups.values() for pattern in group.topics or ()]
+    patterns = []
+    for name, group in settings.groups.items():
+        for pattern in group.topics or ():
+            if may_begin(pattern, settings.topic_prefix):
+                raise SettingsError(
+                    f"topics of [groups.{name}] has {pattern!r}, and so topics of the resolver's "
+                    f"own, {settings.topic_prefix}*: it would be granted to write to all of them. "
+                    "Say more closely which topics are meant"
+                )
+            patterns.append(pattern)
+    return patterns

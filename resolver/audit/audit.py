@@ -75,9 +75,10 @@ def _sources(
     quarantine = snapshot["quarantine"]
     if not with_topics:
         return _Sources([_refusals(quarantine, settings)], quarantine, None)
+    # First the messages: of each of them the outcome is among those that are read then.
+    ranges = readable(settings, delivered.real_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
     quarantine = quarantine.unionByName(refused)
-    ranges = readable(settings, delivered.real_topics(snapshot))
     if not ranges:
         empty = spark.createDataFrame([], delivered.KEPT)
         return _Sources([_refusals(quarantine, settings), *unlanded], quarantine, empty)

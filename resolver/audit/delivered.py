@@ -129,13 +129,11 @@ def delivery_rules() -> list[Rule]:
         ),
     )
     others = said.isNotNull() & ~committed
-    is_other = F.coalesce(others | ~F.col("is_transaction"), F.lit(False)) & half.isNotNull()
-    ghost = F.when(
-        is_other & (found > 0),
-        F.concat(
-            F.coalesce(said["outcome"], F.lit("refused")), F.lit(", and "), _at(one, "a message")
-        ),
-    )
+    is_open = F.col("is_transaction") & (F.size("resolutions") == 0) & ~F.col("told")
+    is_other = F.coalesce(others | is_open | ~F.col("is_transaction"), F.lit(False))
+    is_other = is_other & half.isNotNull()
+    why = F.coalesce(said["outcome"], F.when(is_open, "no outcome").otherwise("refused"))
+    ghost = F.when(is_other & (found > 0), F.concat(why, F.lit(", and "), _at(one, "a message")))
     checked = F.coalesce(must_be | (known & (found > 0) & ~is_other), F.lit(False))
     return [
         Rule(Invariant.DELIVERED, checked, F.when(~is_other, delivered)),

@@ -11,6 +11,9 @@ from ..tables.reading import name_of
 
 _LEGAL = r"\A[a-zA-Z0-9._-]+\z"
 _WHOLE = r"\A[0-9]{1,18}\z"
+#: What Java makes of a header's name that is not UTF-8, by which a half is malformed. A name may
+#: also have it by itself: then it can't be told here.
+_NOT_UTF8 = "\ufffd"
 
 
 def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame:
@@ -22,6 +25,7 @@ def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame
         F.unix_millis("stored_at").alias("stored_ms"),
         F.coalesce("immunity_seconds", F.lit(0)).alias("immunity_seconds"),
         (~F.coalesce(_well_formed(prefix), F.lit(False))).alias("malformed"),
+        F.exists(_headers(), lambda header: header["key"].contains(_NOT_UTF8)).alias("doubtful"),
     ]
     bits = content(_delivered_headers()) if with_content else F.lit(None)
     fields += [F.col("real_qid"), bits.cast("string").alias("content")]

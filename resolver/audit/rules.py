@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .report import Invariant
-from .transactions import decided, fits, immunity_ms
+from .transactions import decided, fits, immunity_ms, refused_as_malformed
 
 _OUTCOMES = {"COMMIT": "COMMIT_MESSAGE", "UNDELIVERABLE": "COMMIT_MESSAGE"} | {
     "ROLLBACK": "ROLLBACK_MESSAGE"
@@ -240,7 +240,7 @@ def _given_up() -> Rule:
 def _refused_half(runs: int) -> Rule:
     """Malformed halves are in quarantine, and no others as malformed."""
     found, half = F.size("refusals"), F.col("half")
-    as_malformed = F.exists("refusals", lambda refusal: refusal["reason"] == "MALFORMED_HALF")
+    as_malformed = refused_as_malformed()
     detail = first_wrong(
         (
             half["malformed"] & (found == 0) & decided(F.lit(-1)),
@@ -248,7 +248,10 @@ def _refused_half(runs: int) -> Rule:
         ),
         (found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine"))),
         (half["malformed"] & (found > 0) & ~as_malformed, "MALFORMED_HALF, refused as another"),
-        (~half["malformed"] & as_malformed, "refused as malformed, and is not"),
+        (
+            ~half["malformed"] & ~half["doubtful"] & as_malformed,
+            "refused as malformed, and is not",
+        ),
     )
     return Rule(Invariant.QUARANTINE, _yes(half["malformed"]) | (found > 0), detail)
 

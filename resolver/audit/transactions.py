@@ -20,7 +20,7 @@ LISTS = {
 }
 _HALF = (
     "struct<id:string,group:string,topic:string,stored_ms:bigint,immunity_seconds:bigint,"
-    "malformed:boolean,real_qid:int,content:string>"
+    "malformed:boolean,doubtful:boolean,real_qid:int,content:string>"
 )
 _EVENTS = {
     "half": _HALF,
@@ -76,6 +76,11 @@ def fits(end: Column) -> Column:
     return (end["group"] == half["group"]) & (end["id"] == half["id"])
 
 
+def refused_as_malformed() -> Column:
+    """Whether the half is in quarantine for that."""
+    return F.exists("refusals", lambda refusal: refusal["reason"] == "MALFORMED_HALF")
+
+
 def is_late(end: Column, settings: Settings) -> Column:
     """Whether an end came too late for a half with an immunity of its own."""
     immunity = immunity_ms(settings)
@@ -112,7 +117,9 @@ def _is_transaction(runs: int) -> Column:
     After a rebuild such a half may be taken all the same: then it has an outcome.
     """
     refused = F.exists("refusals", lambda refusal: refusal["reason"] == "NO_PERMISSION")
+    doubtful = F.coalesce("half.doubtful", F.lit(False)) & refused_as_malformed()
     well_formed = F.col("half").isNotNull() & ~F.coalesce("half.malformed", F.lit(False))
+    well_formed &= ~doubtful
     return well_formed & (~refused | (F.lit(runs > 1) & (F.size("resolutions") > 0)))
 
 

@@ -51,7 +51,7 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         settings = Settings(bootstrap_servers=broker.bootstrap, spark=_SPARK)
         spark = spark_session(settings, "txresolver bench", home=Path(folder))
         stack.callback(spark.stop)
-        stage = Stage(spark, settings, Path(folder), stack)
+        stage = Stage(spark, settings, Path(folder))
         results = ResultFile(path)
         results.begin(shlex.join(["scripts/bench", *sys.argv[1:]]), machine(), said(settings))
         print(f"results go to {path}; warming up", flush=True)

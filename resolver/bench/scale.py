@@ -18,7 +18,7 @@ class Scale:
     | warm_up | transactions resolved before the first round, so that the JVM is warm |
     | transactions | of a backlog |
     | window | of a load that arrives: what warms up, what counts (seconds) |
-    | rocketmq | the same for RocketMQ, whose client is new each time |
+    | rocketmq | the same for RocketMQ, all of which is new each time |
     | bodies, rates, forms | that loads have |
     | waits | of the plain join: its time condition and watermark (seconds) |
     """

@@ -6,9 +6,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from pipelines.resolve import Resolve
 from resolver.bench.ledger import Ledger
 from resolver.bench.load import GROUP
 from resolver.bench.program import Program
-from resolver.bench.rocketmq import RocketMQ, rocketmq
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Names
@@ -48,20 +46,12 @@ class Topics(NamedTuple):
 
 
 class Stage:
-    """Makes topics and runs on them what is measured; `stack` ends what lasts for the whole run."""
+    """Makes topics and runs on them what is measured."""
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, home: Path, stack: ExitStack
-    ) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, home: Path) -> None:
         self.spark = spark
         self.settings = settings
         self._home = home
-        self._stack = stack
-
-    @cached_property
-    def rocketmq(self) -> RocketMQ:
-        """RocketMQ, started when it is first asked for; it stays, so that it is warm."""
-        return self._stack.enter_context(rocketmq(self._home / "rocketmq"))
 
     def folder(self) -> Path:
         """Return a folder that is not there yet."""

@@ -49,6 +49,7 @@ def consumer_of(bootstrap: str, topic: str) -> Consumer:
             "group.id": f"bench-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "log_level": 3,  # it warns of ends that nobody has read
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 10,
         }

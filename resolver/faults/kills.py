@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done, Fault
 from .process import Victim
@@ -24,6 +25,7 @@ LAND_POINTS = {
 #: Per cent: the machine, the driver's Python, Spark's JVM.
 _VICTIMS = {"all": 60, "python": 20, "jvm": 20}
 _KILLED_WHILE_STARTING = 0.2
+_ATTEMPTS = 5
 
 
 def some_victim(chance: random.Random) -> str:
@@ -86,14 +88,21 @@ def kill_agent(world: World, chance: random.Random) -> Done:
 
 
 def kill_load(world: World, chance: random.Random) -> Done:
-    """Kill the producers; what they had begun and not ended is left to the checks."""
-    world.pause(chance.uniform(0, 2))
-    world.take_down("load").end()
-    world.mark()
-    world.pause(0.2)
-    between = len(world.judge.undecided())
-    world.start_load()
-    return Done("kill -9", f"{between} between half and op")
+    """Kill the producers, once more if they had nothing under way.
+
+    What they had begun and not ended is left to the checks.
+    """
+    between = 0
+    for _ in range(_ATTEMPTS):
+        world.pause(chance.uniform(0, 2))
+        world.take_down("load").end()
+        world.mark()
+        world.pause(0.2)
+        between = len(world.judge.undecided())
+        world.start_load()
+        if between:
+            return Done("kill -9", f"{between} between half and op")
+    raise FaultError(f"killed {_ATTEMPTS} times, and nothing was under way")
 
 
 def kill_broker(world: World, chance: random.Random) -> Done:

@@ -28,6 +28,10 @@ class Samples:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def begin(self) -> None:
+        """Forget the samples of an earlier soak."""
+        self._path.unlink(missing_ok=True)
+
     def take(self, world: World) -> None:
         """Add a sample of the world as it is now."""
         sample: dict[str, float] = {"at": round(time.time(), 1)}

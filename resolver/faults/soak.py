@@ -23,6 +23,7 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
     """Return a table of what grew and what did not; raises `FaultError` on any violation."""
     chance = random.Random(seed)  # noqa: S311 - repeatable is what it is for
     samples = Samples(home / "samples.jsonl")
+    samples.begin()
     until = time.monotonic() + 60 * minutes
     with told_to_stop() as told, World(home / "soak", Scenery(), rate, lock, told) as world:
         while time.monotonic() < until:

@@ -199,7 +199,7 @@ def damage_topic(story: Story) -> Iterator[Damage]:
     placed = next(one for one in story.committed[12:] if one.half.real_qid is not None)
     changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
     yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
-    ghosts = [story.rolled_back[-1], story.by_name["given_up"]]
+    ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]
     for sent in ghosts:
         yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)
     world.admin.delete_topics([world.real])[world.real].result(30)

@@ -94,6 +94,10 @@ def states(topics: ProtocolTopics) -> list[str]:
     return [state for _, state in topics.ends()]
 
 
+def own_threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("txresolver")]
+
+
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 120))
 
@@ -198,7 +202,19 @@ def test_checks_are_answered_by_either_kind_of_listener(
     assert len(listener.asked_by) == 2
     assert (set(listener.asked_by) == {"MainThread"}) is is_async
     assert is_async or "MainThread" not in listener.asked_by
-    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("txresolver")])
+    until(lambda: own_threads() == [])
+
+
+def test_a_start_that_is_cancelled_leaves_nothing_running(topics: ProtocolTopics) -> None:
+    async def scenario() -> None:
+        starting = asyncio.create_task(producer_of(topics, checks_elsewhere=False).start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    run(scenario())
+    until(lambda: own_threads() == [])
 
 
 def test_it_sends_only_in_the_loop_that_it_was_started_in(topics: ProtocolTopics) -> None:

@@ -54,12 +54,20 @@ def test_without_the_setting_to_make_check_topics_there_is_no_right_to() -> None
 
 
 def test_the_topics_of_groups_become_patterns_of_kafka() -> None:
-    groups = {"a": Group(("orders.*", "audit")), "*": Group(("*",))}
+    groups = {"a": Group(("orders.*", "audit")), "*": Group(("txt",))}
     granted = rights(Settings(groups=groups), Principals(resolver="User:up"))
     bindings = [right.binding() for right in granted if right.operation.name == "WRITE"]
     patterns = {(one.name, one.resource_pattern_type.name) for one in bindings}
-    assert {("orders.", "PREFIXED"), ("audit", "LITERAL"), ("*", "LITERAL")} <= patterns
+    assert {("orders.", "PREFIXED"), ("audit", "LITERAL"), ("txt", "LITERAL")} <= patterns
     assert ("tx.check.", "PREFIXED") in patterns
+
+
+@pytest.mark.parametrize("topic", ["*", "t*", "tx.*", "tx.half", "tx.check.a"])
+def test_topics_of_a_group_among_which_are_the_resolvers_own_are_not_granted(topic: str) -> None:
+    settings = Settings(groups={"a": Group(("audit", topic))})
+    with pytest.raises(SettingsError, match=re.escape(f"[groups.a] has {topic!r}")):
+        rights(settings, Principals(resolver="User:up"))
+    assert rights(settings, Principals(operator="User:operator"))
 
 
 @pytest.mark.parametrize("principal", ["", "anna", "User:", "User: ", ":anna"])
