@@ -14,7 +14,7 @@ from resolver.bench.program import Program
 from resolver.bench.results import Figures, per_million
 from resolver.bench.stage import Stage, Topics, await_batch, await_delivered, send, watch
 
-#: Transactions on their way at once, in the closed loop: a little more than the largest batch.
+#: Transactions on their way at once, in the closed loop: a few batches' worth, no backlog.
 IN_FLIGHT = 50_000
 #: More than this a second are not reached, so that a ledger has room for all.
 _MOST_PER_SECOND = 60_000

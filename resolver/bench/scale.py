@@ -42,7 +42,7 @@ FULL = Scale(
     rocketmq=Window(60, 30),
     bodies=(512, 2_048),
     rates=(200, 2_000, 10_000),
-    forms=("threads", "bulk"),
+    forms=("threads", "lingering", "bulk"),
     waits=(WIDE_SECONDS, NARROW_SECONDS),
 )
 QUICK = Scale(

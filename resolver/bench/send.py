@@ -1,7 +1,7 @@
 """Transactions by `TransactionProducer`, as an application sends them; prints how many.
 
 python -m resolver.bench.send --bootstrap-servers H --prefix P --topic T --ledger FILE --count N
-                              --form threads|bulk [--rate R] [--in-flight N] [--body-bytes B]
+                              --form F [--rate R] [--in-flight N] [--body-bytes B]
 
 Sends until its standard input ends.
 """
@@ -51,13 +51,19 @@ class Sender:
 
     def run(self) -> int:
         """Send, and return how many were."""
-        form, threads = {"threads": (self._one_by_one, THREADS), "bulk": (self._in_bulk, _BULKS)}[
-            self._given.form
-        ]
         given = self._given
+        form, threads, kafka = {
+            "threads": (self._one_by_one, THREADS, {}),
+            "lingering": (self._one_by_one, THREADS, {"linger.ms": 1}),
+            "bulk": (self._in_bulk, _BULKS, {}),
+        }[given.form]
         with (
             TransactionProducer(
-                GROUP, given.bootstrap_servers, Local(self._ledger), topic_prefix=given.prefix
+                GROUP,
+                given.bootstrap_servers,
+                Local(self._ledger),
+                topic_prefix=given.prefix,
+                kafka=kafka,
             ) as producer,
             ThreadPoolExecutor(threads) as pool,
         ):
@@ -86,7 +92,7 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True, help="transactions at most")
-    parser.add_argument("--form", choices=["threads", "bulk"], required=True)
+    parser.add_argument("--form", choices=["threads", "lingering", "bulk"], required=True)
     parser.add_argument("--rate", type=int)
     parser.add_argument("--in-flight", type=int)
     parser.add_argument("--body-bytes", type=int, default=512)

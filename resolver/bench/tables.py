@@ -58,7 +58,8 @@ TABLES = (
         "`TransactionProducer` → half → local transaction → op → resolver → `read_committed` "
         "consumer, all on the same cores: a closed loop with at most 50,000 transactions between "
         "the producer and the consumer. `threads`: 32 of them, each with "
-        "`send_message_in_transaction`; `bulk`: two, with 100 messages for a local transaction. "
+        "`send_message_in_transaction`; `lingering`: the same with librdkafka's `linger.ms=1`; "
+        "`bulk`: two, with 100 messages for a local transaction. "
         "Then at 80 % of the better one, in an open loop. Latency is from the end of the local "
         "transaction to the consumer's having the message.",
         ("sustained",),

@@ -28,7 +28,7 @@ def change_settings(world: World, chance: random.Random) -> Done:
         "transaction_timeout_ms": chance.randrange(300, 3_000),
         "transaction_check_interval_ms": chance.randrange(300, 2_000),
         "transaction_check_max": chance.randrange(5, 20),
-        "max_offsets_per_trigger": chance.randrange(100, 40_000),
+        "max_offsets_per_trigger": chance.randrange(100, 80_000),
         "max_checks_per_batch": chance.randrange(4, 5_000),
         "kafka_transaction_timeout_ms": chance.randrange(2_000, 60_000),
     }

@@ -145,7 +145,7 @@ class Settings:
         bounds=(1, 1_000_000),
     )
     max_offsets_per_trigger: int = setting(
-        40_000,
+        80_000,
         "Records that one batch reads of the half and the op topic together. A batch is in memory "
         "as a whole, on the driver too: with large messages set less, or more spark.driver.memory.",
         section=RESOLVE,
