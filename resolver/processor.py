@@ -26,7 +26,7 @@ DECISIONS = "queue int, part int, decisions binary, wake_at_ms long"
 #: What a quarantined record may take: a half of the default size, and the marks put on it.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
 
-_RANGE = [field.split()[0] for field in RANGES.split(", ")]
+_GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
 _reader: Records | None = None
 
 
@@ -45,15 +45,15 @@ def decide(
     """
     initial = None
     if outcomes is not None:
-        initial = outcomes.select(_slot(slots), "offset", "outcome").groupBy("slot")
+        initial = outcomes.select(_slot(slots), "offset", "outcome", _now()).groupBy("slot")
     return (
-        ranges.select(_slot(slots), "*")
+        ranges.select(_slot(slots), "*", _now())
         .groupBy("slot")
         .transformWithStateInPandas(
             QueueProcessor(settings, planned, slots),
             outputStructType=DECISIONS,
             outputMode="Append",
-            timeMode="ProcessingTime",
+            timeMode="None",
             initialState=initial,
         )
     )
@@ -105,7 +105,7 @@ class QueueProcessor(StatefulProcessor):
     ) -> None:
         """Take outcomes as settled: the first batch of a rebuild."""
         outcomes = [Outcome(outcome) for outcome in initialState["outcome"]]
-        now = timerValues.getCurrentProcessingTimeInMs()
+        now = int(initialState["now_ms"].iloc[0])
         offsets = initialState["offset"].to_numpy()
         self._state.apply(settle(self._state, self._slots.index(key[0]), offsets, outcomes, now))
 
@@ -116,9 +116,8 @@ class QueueProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
         """Run the step on a queue's records of the batch."""
-        now = timerValues.getCurrentProcessingTimeInMs()
-        queue, *offsets = next(pd.concat(list(rows))[_RANGE].itertuples(index=False, name=None))
-        half_start, half_end, op_start, op_end = offsets
+        (given,) = pd.concat(list(rows))[_GIVEN].itertuples(index=False, name=None)
+        queue, half_start, half_end, op_start, op_end, now = given
         yield from self._resolve(queue, Range(half_start, half_end), Range(op_start, op_end), now)
 
     @collection_put_off()
@@ -187,6 +186,15 @@ def _batch() -> Batch:
     if batch_id is None or query_id is None:
         raise RuntimeError("Spark did not say which batch a task belongs to")
     return Batch(int(batch_id), query_id)
+
+
+def _now() -> Column:
+    """Return the time of the batch, in ms: the same in each replay.
+
+    Spark's processing time would be too. It is for timers, though, of which there are none here,
+    and which each task would look for.
+    """
+    return F.unix_millis(F.current_timestamp()).alias("now_ms")
 
 
 def _slot(slots: list[int]) -> Column:

@@ -121,7 +121,8 @@ class Ranges(SimpleDataSourceStreamReader):
         return iter(rows)
 
     def _ask(self, spec: OffsetSpec) -> Offsets:
-        self._admin = self._admin or admin_client(self._settings)
+        if self._admin is None:  # one without anything under way is falsy
+            self._admin = admin_client(self._settings)
         return ask_offsets(self._admin, [self._half, self._op], self._queues, spec)
 
 
