@@ -8,7 +8,7 @@ each through the JVM as a row costs more than all else that is done with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -123,17 +123,20 @@ class Ranges(SimpleDataSourceStreamReader):
     def _ask(self, spec: OffsetSpec) -> Offsets:
         if self._admin is None:  # one without anything under way is falsy
             self._admin = admin_client(self._settings)
-        return ask_offsets(self._admin, [self._half, self._op], self._queues, spec)
+        return ask_offsets(self._admin, self._settings, spec)
 
 
-def ask_offsets(
-    admin: AdminClient, topics: Iterable[str], queues: Iterable[str], spec: OffsetSpec
-) -> Offsets:
-    """Return offsets of queues; an end is one below which no transaction is open.
+def ask_offsets(admin: AdminClient, settings: Settings, spec: OffsetSpec) -> Offsets:
+    """Return offsets of all queues; an end is one below which no transaction is open.
 
     Raises `KafkaException` or `FutureTimeout`.
     """
-    places = {TopicPartition(topic, int(queue)): spec for topic in topics for queue in queues}
+    names = Names(settings.topic_prefix)
+    places = {
+        TopicPartition(topic, queue): spec
+        for topic in (names.half, names.op)
+        for queue in range(settings.queues)
+    }
     asked = admin.list_offsets(
         places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
     )

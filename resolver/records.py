@@ -122,7 +122,8 @@ class Records:
                 )
             if left and silent > anew_after:
                 anew_after *= 2
-                logger.warning("no records for %.0f s: asking by a new client %s", silent, error)
+                why = error or "no error was said"
+                logger.warning("no records for %.0f s (%s): asking by a new client", silent, why)
                 self._consumer.close()
                 self._consumer = Consumer(self._config)
                 self._assign(left, found)

@@ -22,10 +22,8 @@ _MEGABYTE = 1 << 20
 
 def ends_of(topics: Topics) -> Offsets:
     """Return the end offsets of the half and the op topic, as a query's progress has them."""
-    queues = map(str, range(topics.settings.queues))
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    names = topics.names
-    return ask_offsets(admin_client(topics.settings), [names.half, names.op], list(queues), latest)
+    return ask_offsets(admin_client(topics.settings), topics.settings, latest)
 
 
 def has_read(query: StreamingQuery, ends: Offsets) -> bool:

@@ -92,7 +92,6 @@ def kill_load(world: World, chance: random.Random) -> Done:
 
     What they had begun and not ended is left to the checks.
     """
-    between = 0
     for _ in range(_ATTEMPTS):
         world.pause(chance.uniform(0, 2))
         world.take_down("load").end()

@@ -29,7 +29,9 @@ def site(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Si
     done = site.create("--acls", *PRINCIPALS)
     assert done.exit_code == 0, done.output
     # The groups' names have no prefix: another site on this broker may have been granted them.
-    verified = [line for line in done.output.splitlines() if " verified " in line]
+    lines = done.output.splitlines()
+    assert any(site.names.prefix in line for line in lines)
+    verified = [line for line in lines if " verified " in line]
     assert all(line.endswith(("group orders", "group pay")) for line in verified)
     return site
 
