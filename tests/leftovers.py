@@ -12,12 +12,13 @@ import psutil
 PATIENCE_SECONDS = 1_200.0
 
 
-def processes_in(home: Path) -> list[psutil.Process]:
-    """Return the processes that work in a folder, or were told of it."""
+def processes_in(home: Path, of: str = "") -> list[psutil.Process]:
+    """Return the processes that work in a folder, or were told of it; `of`: of which program."""
     found = []
     for process in psutil.process_iter():
         try:
-            if any(str(home) in text for text in [process.cwd(), *process.cmdline()]):
+            told = process.cmdline()
+            if any(str(home) in text for text in [process.cwd(), *told]) and of in " ".join(told):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Message
+from confluent_kafka import OFFSET_END, Message, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
 from resolver.audit.report import Invariant
@@ -184,6 +184,19 @@ def _without_mark(headers: list[Row]) -> list[Row]:
 
 
 Change = Callable[[Record], list[Record]]
+
+
+def forget_landed(story: Story) -> None:
+    """Delete from Kafka what has landed: what the tables have no more can't be read there."""
+    world, names = story.world, story.world.names
+    topics = world.admin.list_topics(timeout=10).topics
+    places = [
+        TopicPartition(name, partition, OFFSET_END)
+        for name in (names.resolution, names.discarded, names.quarantine)
+        for partition in topics[name].partitions
+    ]
+    for deleted in world.admin.delete_records(places).values():
+        deleted.result(30)
 
 
 def damage_topic(story: Story) -> Iterator[Damage]:

@@ -19,7 +19,7 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .damage import Copy, Damage, damage_tables, damage_topic
+from .damage import Copy, Damage, damage_tables, damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 
 ALL = 1_000
@@ -77,6 +77,7 @@ def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None
 
 def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> None:
     copy = Copy(story, tmp_path / "tables")
+    forget_landed(story)
     damages = [*damage_tables(copy, story), *damage_topic(story)]
     audit_command = [
         *("audit", f"--tables={copy.folder}", "--topics", "--json", f"--examples={ALL}"),

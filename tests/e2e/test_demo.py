@@ -77,7 +77,7 @@ def landed(home: Path) -> dict[str, int]:
 
 def test_interrupted_while_it_starts_it_leaves_no_process(home: Path, tmp_path: Path) -> None:
     with command("demo", "--home", str(home), log=tmp_path / "demo.log") as running:
-        wait_until(lambda: any("kafka.Kafka" in p.cmdline() for p in processes_in(home)))
+        wait_until(lambda: processes_in(home, "kafka.Kafka"))
         running.signal(signal.SIGINT)
         assert running.exit_code() == 130
         assert "Interrupted" in running.said()
