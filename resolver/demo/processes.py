@@ -45,6 +45,7 @@ class Process:
         self.stop_seconds = stop_seconds
         command = [*prefix, sys.executable, "-u", "-m", *arguments]
         self._guarded = Guarded(command, folder, log, (lock,), env)
+        self._sessions = {self._guarded.session}
 
     @property
     def ended(self) -> bool:
@@ -87,12 +88,20 @@ class Process:
         return status
 
     def members(self) -> list[psutil.Process]:
-        """Return it and what it has started, as far as that runs: all of its session."""
+        """Return it and what it has started, as far as that runs: all of its sessions.
+
+        What it starts may have a session of its own, as a broker's Java has, by which it is known
+        after its parent is gone.
+        """
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._guarded.session).children(recursive=True):
+                with contextlib.suppress(ProcessLookupError):
+                    self._sessions.add(os.getsid(child.pid))
         found = []
         for pid in psutil.pids():
             with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile, or another user's
                 process = psutil.Process(pid)
-                ours = os.getsid(pid) == self._guarded.session
+                ours = os.getsid(pid) in self._sessions
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found

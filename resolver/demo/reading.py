@@ -41,9 +41,14 @@ class Read:
 
 
 class Reader:
-    """Reads all partitions of some topics, `read_committed`, in no consumer group's name."""
+    """Reads all partitions of some topics, `read_committed`, in no consumer group's name.
 
-    def __init__(self, settings: Settings, topics: Iterable[str]) -> None:
+    From their beginning, or from the offsets of another reader of them.
+    """
+
+    def __init__(
+        self, settings: Settings, topics: Iterable[str], since: Offsets | None = None
+    ) -> None:
         ours = {
             "group.id": f"demo-{uuid.uuid4().hex}",
             "enable.auto.commit": False,
@@ -55,8 +60,11 @@ class Reader:
         self._consumer = Consumer(client_config(settings, **ours))
         known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         self._next = {(topic, number): 0 for topic in topics for number in known[topic].partitions}
+        self._next |= since or {}
         self._unfinished = set(self._next)
-        self._consumer.assign([TopicPartition(*one, OFFSET_BEGINNING) for one in self._next])
+        self._consumer.assign(
+            [TopicPartition(*at, offset or OFFSET_BEGINNING) for at, offset in self._next.items()]
+        )
 
     def __enter__(self) -> Reader:
         return self
