@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import Any
 
 from ..demo.shortened import clean_environment
 from .results import Audit
 from .world import World
 
 _SECONDS = 600.0
+#: What an audit of a world that has come to its end must find none of.
+_NOT_JUDGED = ("pending", "ended_and_not_landed_yet", "outcomes_landed_before_half_or_op")
 
 
 def audit(world: World, name: str) -> Audit:
-    """Audit the tables and the real topics of a world; a violation is exit code 1."""
-    command = ["audit", "--topics", "--home", str(world.resolver_home), *world.sets]
+    """Audit the tables and the real topics of a drained world; a violation is exit code 1."""
+    command = ["audit", "--topics", "--json", "--home", str(world.resolver_home), *world.sets]
     prefix = world.disk.prefix if world.disk is not None else []
     done = subprocess.run(
         [*prefix, sys.executable, "-m", "resolver", *command],
@@ -25,4 +29,17 @@ def audit(world: World, name: str) -> Audit:
         start_new_session=True,  # Ctrl-C is for the campaign: half an audit finds nothing
         check=False,
     )
-    return Audit(name, done.returncode, (done.stdout + done.stderr).strip())
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode:
+        return Audit(name, done.returncode, said)
+    counts: dict[str, int] = json.loads(done.stdout)["counts"]
+    missing = _missing(counts, world.judge.verdict.settled)
+    return Audit(name, 1 if missing else 0, missing or said, counts["outcomes"])
+
+
+def _missing(counts: dict[str, Any], settled: int) -> str:
+    """Say what an audit has not judged; empty if it has judged all that the judge saw end."""
+    left = {count: counts[count] for count in _NOT_JUDGED if counts[count]}
+    if left or counts["outcomes"] < settled:
+        return f"{settled} halves ended, {counts['outcomes']} outcomes were audited; {left}"
+    return ""

@@ -13,9 +13,12 @@ from .audit import audit
 from .fault import Done
 from .judge import Verdict
 from .plan import FAULTS, Round, plan, scenery
-from .results import Result, Results
+from .results import Audit, Result, Results
 from .stopping import Interrupted, told_to_stop
 from .world import World
+
+#: As `txresolver audit` ends where it could not judge.
+_NOT_AUDITED = 4
 
 
 class Campaign:
@@ -42,37 +45,43 @@ class Campaign:
                         self._home / name, scenery(rounds[0].fault), self._rate, lock, told
                     )
                     left = self._visit(world, name, left)
-                    audited.add(name)
+                    audited.add(name)  # whole or failed
 
     def _visit(self, world: World, name: str, rounds: list[Round]) -> list[Round]:
         """Play rounds and audit the world; return what is left after one that failed."""
-        left = list(rounds)
+        left, failed = list(rounds), ""
         with world:
-            while left:
-                result = self._play(world, left.pop(0))
+            # What was found while catching up belongs to no round, and counts with the first.
+            before = Verdict(world.judge.verdict.settled)
+            while left and not failed:
+                result = self._play(world, left.pop(0), before)
+                before = world.judge.verdict.copy()
                 self._results.add(result)
                 print(_line(result), flush=True)
-                if result.error:
-                    break
-            else:
-                self._end(world, name)
-                return []
-        # Kept for a look into it; the others need one that is whole.
-        world.home.rename(world.home.with_name(f"{name}.failed-{result.number}"))
+                failed = f"{name}.failed-{result.number}" if result.error else ""
+            self._end(world, failed or name, before)
+        if failed:  # kept for a look into it; the others need one that is whole
+            world.home.rename(world.home.with_name(failed))
         return left
 
-    def _end(self, world: World, name: str) -> None:
-        before = world.judge.verdict.copy()
-        world.drain()
-        since, said = world.judge.verdict.since(before), audit(world, name)
+    def _end(self, world: World, name: str, before: Verdict) -> None:
+        """Let all come to its end, and audit it; where that can't be done, that is the result."""
+        try:
+            world.drain()
+            said = audit(world, name)
+        except Interrupted:
+            raise
+        except Exception as failed:  # of a world that has failed, whatever it is
+            said = Audit(name, _NOT_AUDITED, repr(failed))
+        since = world.judge.verdict.since(before)
         if not since.holds:
-            said = replace(said, exit_code=1, said=f"{since}; {said.said}")
+            said = replace(said, exit_code=said.exit_code or 1, said=f"{since}; {said.said}")
         self._results.add(said)
         print(f"audit of {name}: exit code {said.exit_code}", flush=True)
 
-    def _play(self, world: World, one: Round) -> Result:
+    def _play(self, world: World, one: Round, before: Verdict) -> Result:
         chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable
-        started, before = time.monotonic(), world.judge.verdict.copy()
+        started = time.monotonic()
         world.restarts.clear()
         done, error = Done(""), ""
         try:

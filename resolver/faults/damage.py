@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..home import Home
 from .fault import Done, Fault
-from .kills import see_dead
+from .kills import kill_all
 from .world import World
 
 _SECONDS_BEHIND = (3.0, 8.0)
@@ -28,9 +28,7 @@ def damaged(find: Find, spoil: Spoil) -> Fault:
         home = Home(world.resolver_home)
         world.until(lambda: find(home), "there is no such file yet")
         world.pause(chance.uniform(0, 3))
-        resolver = world.take_down("resolver")
-        resolver.hit("all")
-        see_dead(world, resolver, "all")
+        kill_all(world)
         file = chance.choice(find(home))
         spoil(file, chance)
         said = world.start_heeding()
@@ -46,16 +44,12 @@ def restored(checkpoint: str) -> Fault:
         folder = world.resolver_home / "checkpoints" / checkpoint
         copy = world.home / "copy"
         shutil.rmtree(copy, ignore_errors=True)
-        resolver = world.take_down("resolver")
-        resolver.hit("all")
-        see_dead(world, resolver, "all")
+        kill_all(world)
         shutil.copytree(folder, copy)
         world.start_resolver()
         world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
         world.pause(chance.uniform(*_SECONDS_BEHIND))
-        resolver = world.take_down("resolver")
-        resolver.hit("all")
-        see_dead(world, resolver, "all")
+        kill_all(world)
         shutil.rmtree(folder)
         copy.rename(folder)
         said = world.start_heeding()

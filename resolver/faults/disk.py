@@ -20,7 +20,7 @@ class SmallDisk:
 
     def __init__(self, folder: Path, log: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        log.unlink(missing_ok=True)
+        log.write_text("")
         own = ["unshare", "--user", "--map-root-user", "--mount"]
         command = [*own, "sh", "-c", _MOUNT, "sh", _SIZE, str(folder)]
         self.process = Guarded(command, folder.parent, log, ())
@@ -33,9 +33,9 @@ class SmallDisk:
         self._filler = Path(f"/proc/{self.process.pid}/root{folder}/filler")
 
     def fill(self) -> None:
-        """Leave no room, until there is some again."""
+        """Leave no room; again, where some was made since."""
         try:
-            with self._filler.open("wb", buffering=0) as file:
+            with self._filler.open("ab", buffering=0) as file:
                 while True:
                     file.write(_CHUNK)
         except OSError:

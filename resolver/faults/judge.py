@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..demo.delivered import delivered_content
 from ..demo.reading import Read
-from ..protocol import Names, decode_resolution
-from ..protocol.names import HALF_OFFSET
-from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, Stored, digest
-from .load import TOPICS, Fate, name_of
+from ..protocol import Names, Outcome, decode_resolution
+from ..protocol.names import HALF_HEADERS, HALF_OFFSET, OUTPUT_HEADERS, REAL_TOPIC
+from .ledger import COMMIT, LoadLedger, Sent, Stored, digest
+from .load import UNDECIDED, Fate, name_of
+
+_OURS = HALF_HEADERS | OUTPUT_HEADERS
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Judge:
     """Takes records in any order between the topics, each topic's as Kafka gives them.
 
     Halves are known as `queue:offset`, messages by the name that the load gave them. Of a story
-    that is complete only its place is kept, to know a double by.
+    that is complete only place and name are kept, to know a double by.
     """
 
     def __init__(self, ledger: LoadLedger, names: Names) -> None:
@@ -57,8 +58,13 @@ class Judge:
         self._decided: dict[str, str] = {}
         self._name_of: dict[str, str] = {}
         self._outcomes: dict[str, str] = {}
+        #: Halves and names of which there is a message, in a real topic or among the discarded.
         self._delivered: set[str] = set()
+        self._given_up: set[str] = set()
+        self._seen: set[str] = set()
         self._ended: set[str] = set()
+        #: Names of what ended without a decision, as nobody knew that it was stored.
+        self._let_go: set[str] = set()
         self._since = 0.0
         #: Seconds from then until a transaction that was begun later was visible.
         self.recovery: float | None = None
@@ -76,7 +82,7 @@ class Judge:
         return [
             name
             for name in self._stored
-            if name not in self._decided and self._sent[name].fate != Fate.NEVER.name
+            if name not in self._decided and self._sent[name].fate not in UNDECIDED
         ]
 
     def take(self, reads: list[Read]) -> None:
@@ -98,13 +104,20 @@ class Judge:
             self._read_to["sent"] = number
         for number, stored in self._ledger.stored_after(self._read_to["stored"]):
             self._read_to["stored"] = number
+            self._see_let_go(stored.name, "acknowledged")
             if stored.half in self._ended:
                 continue  # the load was halted before it could write it down
             self._begin(stored.half, stored.name)
             self._stored[stored.name] = stored
         for number, decided in self._ledger.decided_after(self._read_to["decided"]):
+            self._see_let_go(decided.name, decided.outcome)
             self._decided[decided.name] = decided.outcome
             self._read_to["decided"] = number
+
+    def _see_let_go(self, name: str, said: str) -> None:
+        """See that the load does not go on with what has ended without it."""
+        if name in self._let_go:
+            self.verdict.lost.append(f"{name}: {said}, and rolled back before")
 
     def _begin(self, half: str, name: str) -> None:
         known = self._name_of.setdefault(half, name)
@@ -115,8 +128,9 @@ class Judge:
 
     def _take(self, read: Read) -> str:
         if read.topic == self._names.half:
-            half = f"{read.partition}:{read.offset}"
-            self._begin(half, name_of(read.headers))
+            half, name = f"{read.partition}:{read.offset}", name_of(read.headers)
+            if name:  # without one it is a malformed one
+                self._begin(half, name)
             return half
         if read.topic == self._names.resolution:
             said = decode_resolution(read.value)
@@ -125,8 +139,7 @@ class Judge:
             self.ahead_seconds = (said.stored_at - said.born_at) // 1_000
             return half
         half = read.header(HALF_OFFSET) or f"{read.topic}:{read.partition}:{read.offset}"
-        if read.topic in TOPICS:
-            self._deliver(half, read)
+        self._find(half, read)
         return half
 
     def _resolve(self, half: str, outcome: str) -> None:
@@ -134,19 +147,35 @@ class Judge:
             self.verdict.doubled.append(f"{half}: another outcome, {outcome}")
         self._outcomes[half] = outcome
 
-    def _deliver(self, half: str, read: Read) -> None:
-        name = name_of(read.headers)
-        if half in self._delivered:
-            self.verdict.doubled.append(f"{half}: another message in {read.topic}")
+    def _find(self, half: str, read: Read) -> None:
+        """Note a message: of each half, and of each name, there is one, wherever it is."""
+        name, is_given_up = name_of(read.headers), read.topic == self._names.discarded
+        if half in self._delivered or half in self._given_up or name in self._seen:
+            self.verdict.doubled.append(f"{half}: another message, {name}, in {read.topic}")
+            return
+        self._seen.add(name)
+        if half in self._ended:
+            self.verdict.wrong.append(f"{half}: ended without a message, and is in {read.topic}")
+            return
+        known = self._name_of.get(half, name)
+        if known != name:
+            self.verdict.wrong.append(f"{half}: it is {known}, and its message is {name}")
+        if is_given_up:
+            self._given_up.add(half)
+            self._see_bits(half, name, read, read.header(REAL_TOPIC) or "")
             return
         self._delivered.add(half)
-        _, content = delivered_content(read)
         if self._decided.get(name) != COMMIT:
             decided = self._decided.get(name, "nothing")
             self.verdict.wrong.append(f"{half}: delivered, and the load decided {decided}")
-        elif digest(read.topic, *content) != self._sent[name].content:
-            self.verdict.wrong.append(f"{half}: delivered with other bits than were sent")
+        else:
+            self._see_bits(half, name, read, read.topic)
         self._note_recovery(name, read.received_ms / 1_000)
+
+    def _see_bits(self, half: str, name: str, read: Read, topic: str) -> None:
+        headers = [header for header in read.headers if header[0] not in _OURS]
+        if digest(topic, read.key, read.value, headers) != self._sent[name].content:
+            self.verdict.wrong.append(f"{half}: in {read.topic} with other bits than were sent")
 
     def _note_recovery(self, name: str, received_at: float) -> None:
         stored = self._stored.get(name)
@@ -154,22 +183,32 @@ class Judge:
             self.recovery = received_at - self._since
 
     def _complete(self, half: str) -> None:
-        """End a half's story if it has an outcome and, if that is a commit, its message."""
-        outcome, name = self._outcomes.get(half), self._name_of[half]
-        if outcome is None or (outcome == COMMIT and half not in self._delivered):
+        """End a half's story if it has an outcome and the message, if any, that goes with it."""
+        outcome = self._outcomes.get(half)
+        found = self._delivered if outcome == Outcome.COMMIT.value else self._given_up
+        if outcome is None or (outcome != Outcome.ROLLBACK.value and half not in found):
             return
-        decided = self._decided.get(name)
-        if outcome == COMMIT and decided != COMMIT:
-            self.verdict.wrong.append(f"{half}: {outcome}, and the load decided {decided}")
-        elif outcome != COMMIT and decided == COMMIT:
-            self.verdict.lost.append(f"{half}: {outcome}, and the load decided {decided}")
-        elif outcome not in (COMMIT, ROLLBACK):
-            self.verdict.wrong.append(f"{half}: {outcome}, with an agent that answers")
-        # Load and agent write it down before they say it. The producer itself rolls back what the
-        # load was told is not stored, and is.
-        elif decided is None and name in self._stored:
-            self.verdict.wrong.append(f"{half}: {outcome}, and nobody decided that")
+        name = self._name_of[half]
+        decided, expected = self._decided.get(name), self._expected(name)
+        if half in self._given_up and outcome in (Outcome.COMMIT.value, Outcome.ROLLBACK.value):
+            self.verdict.wrong.append(f"{half}: {outcome}, and among the discarded")
+        if outcome != expected:
+            # The producer itself rolls back what the load was told is not stored, and is.
+            if (decided, outcome) == (None, Outcome.ROLLBACK.value) and name not in self._stored:
+                self._let_go.add(name)
+            else:
+                of_kind = self.verdict.lost if decided == COMMIT else self.verdict.wrong
+                of_kind.append(f"{half}: {outcome}, and the load decided {decided or 'nothing'}")
         self._forget(half, name)
+
+    def _expected(self, name: str) -> str | None:
+        """Return the outcome that a message must have, by what load and agent wrote down."""
+        fate, decided = self._sent[name].fate, self._decided.get(name)
+        if fate == Fate.UNKNOWN.name:
+            return Outcome.DISCARD.value
+        if fate == Fate.UNDELIVERABLE.name and decided == COMMIT:
+            return Outcome.UNDELIVERABLE.value
+        return decided
 
     def _forget(self, half: str, name: str) -> None:
         self.open.discard(half)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
+from ..broker.recovery import needs_recovery
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done, Fault
@@ -24,29 +26,24 @@ LAND_POINTS = {
 }
 #: Per cent: the machine, the driver's Python, Spark's JVM.
 _VICTIMS = {"all": 60, "python": 20, "jvm": 20}
+#: At a point, which Python would go on from if only the JVM were killed.
+_VICTIMS_AT_A_POINT = {"all": 70, "python": 30}
 _KILLED_WHILE_STARTING = 0.2
 _ATTEMPTS = 5
-
-
-def some_victim(chance: random.Random) -> str:
-    """Draw who of the resolver is killed."""
-    (victim,) = chance.choices(list(_VICTIMS), list(_VICTIMS.values()))
-    return victim
 
 
 def kill_resolver(world: World, chance: random.Random) -> Done:
     """Kill it at any moment, now and then once more while it starts."""
     world.pause(chance.uniform(0, 2))
-    resolver, victim = world.take_down("resolver"), some_victim(chance)
+    resolver, victim = world.take_down("resolver"), _drawn(_VICTIMS, chance)
     resolver.hit(victim)
     see_dead(world, resolver, victim)
     what = f"kill -9 of {victim}"
     if chance.random() < _KILLED_WHILE_STARTING:
-        resolver = world.start_resolver()
+        world.start_resolver()
         seconds = chance.uniform(0, 8)
         world.pause(seconds)
-        world.take_down("resolver").hit("all")
-        see_dead(world, resolver, "all")
+        kill_all(world)
         what += f", and again {seconds:.1f} s after its start"
     world.start_resolver()
     return Done(what)
@@ -57,7 +54,7 @@ def kill_resolver_at(pattern: str) -> Fault:
 
     def kill(world: World, chance: random.Random) -> Done:
         world.pause(chance.uniform(0, 1))
-        victim = some_victim(chance)
+        victim = _drawn(_VICTIMS_AT_A_POINT, chance)
         resolver = world.take_down("resolver")
         world.doom(Doom(pattern, victim))
         world.until(lambda: resolver.hit_at, "the resolver does not come to the point")
@@ -66,6 +63,13 @@ def kill_resolver_at(pattern: str) -> Fault:
         return Done(f"kill -9 of {victim}", resolver.hit_at)
 
     return kill
+
+
+def kill_all(world: World) -> None:
+    """Kill the resolver with all that it has started."""
+    resolver = world.take_down("resolver")
+    resolver.hit("all")
+    see_dead(world, resolver, "all")
 
 
 def see_dead(world: World, resolver: Victim, victim: str) -> None:
@@ -109,8 +113,16 @@ def kill_broker(world: World, chance: random.Random) -> Done:
     world.pause(chance.uniform(0, 2))
     world.take_down("broker").end()
     world.mark()
+    proof = _see_cut_short(world)
     world.start_broker()
-    return Done("kill -9")
+    return Done("kill -9", proof)
+
+
+def _see_cut_short(world: World) -> str:
+    """See that Kafka had no time to end in order: what it leaves behind then is not there."""
+    if not needs_recovery(world.broker_home):
+        raise FaultError("Kafka was not killed: it has ended in order")
+    return "no mark of a clean shutdown"
 
 
 def kill_several(world: World, chance: random.Random) -> Done:
@@ -121,7 +133,13 @@ def kill_several(world: World, chance: random.Random) -> Done:
     for name in chosen:
         world.take_down(name).end()
     world.mark()
+    proof = _see_cut_short(world) if "broker" in chosen else ""
     # Kafka first: nothing else comes up without it.
     for name in sorted(chosen, key=["broker", "resolver", "agent", "load"].index):
         getattr(world, f"start_{name}")()
-    return Done(f"kill -9 of {', '.join(sorted(chosen))}")
+    return Done(f"kill -9 of {', '.join(sorted(chosen))}", proof)
+
+
+def _drawn(shares: Mapping[str, int], chance: random.Random) -> str:
+    (one,) = chance.choices(list(shares), list(shares.values()))
+    return one

@@ -16,12 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 from ..cli.signals import until_stopped
 from ..errors import SendError
 from ..listener import TransactionListener
 from ..message import Message
 from ..producer import TransactionProducer
-from ..protocol import TransactionStatus
+from ..protocol import Element, Names, Op, Record, TransactionStatus
 from ..transaction import Transaction
 from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
 
@@ -29,6 +31,9 @@ from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
 LEDGER = "FAULTS_LEDGER"
 GROUP = "faults"
 TOPICS = ("faults.one", "faults.two")
+#: Takes messages that are smaller than some; and one that is not there.
+SMALL, SMALL_BYTES = "faults.small", 1_500
+NOWHERE = "faults.nowhere"
 #: The header that says which message of the ledger one is.
 NAME = "name"
 _THREADS = 8
@@ -36,6 +41,7 @@ _THREADS = 8
 _THINKING_SECONDS = (0.0, 0.1)
 _PAUSE_SECONDS = 0.5
 
+_NAMES = Names()
 _log = logging.getLogger(__name__)
 
 
@@ -48,17 +54,30 @@ class Fate(str, Enum):
     ROLLBACK_SILENTLY = "rolls back, and says nothing"
     COMMIT_LATE = "commits, says nothing, and UNKNOWN when first asked"
     NEVER = "decides nothing: the first check does"
+    UNKNOWN = "decides nothing, and never knows: it is given up"
+    UNDELIVERABLE = "commits what its topic does not take"
+    OPERATOR = "commits, and an operator says so"
+    CONFLICT = "commits, and says the opposite after it"
 
 
 #: Per cent.
 SHARES = {
-    Fate.COMMIT: 72,
-    Fate.ROLLBACK: 12,
+    Fate.COMMIT: 64,
+    Fate.ROLLBACK: 11,
     Fate.COMMIT_SILENTLY: 6,
     Fate.ROLLBACK_SILENTLY: 4,
     Fate.COMMIT_LATE: 3,
     Fate.NEVER: 3,
+    Fate.UNKNOWN: 3,
+    Fate.UNDELIVERABLE: 3,
+    Fate.OPERATOR: 1,
+    Fate.CONFLICT: 2,
 }
+#: Those that nobody but a check, or nothing at all, ends.
+UNDECIDED = frozenset({Fate.NEVER.name, Fate.UNKNOWN.name})
+#: How often something malformed comes with a transaction.
+_MALFORMED = 0.01
+_SILENT = (Fate.COMMIT_SILENTLY, Fate.ROLLBACK_SILENTLY, Fate.COMMIT_LATE)
 _SAID = {
     COMMIT: TransactionStatus.COMMIT_MESSAGE,
     ROLLBACK: TransactionStatus.ROLLBACK_MESSAGE,
@@ -74,16 +93,20 @@ class Answers(TransactionListener):
     def check_local_transaction(self, message: Message) -> TransactionStatus:
         """Settle it: what is decided here, a slow local transaction can't decide otherwise."""
         name = name_of(message.headers)
-        if self._ledger.fate(name) == Fate.COMMIT_LATE.name and message.check_times <= 1:
+        fate = self._ledger.fate(name)
+        if fate == Fate.UNKNOWN.name or (fate == Fate.COMMIT_LATE.name and message.check_times < 2):
             return TransactionStatus.UNKNOWN
         return _SAID[self._ledger.decide(name, ROLLBACK)]
 
 
 class Load:
-    """Sends transactions, several at once."""
+    """Sends transactions, several at once; `raw` sends what no producer of ours would."""
 
-    def __init__(self, producer: TransactionProducer, ledger: LoadLedger, rate: float) -> None:
+    def __init__(
+        self, producer: TransactionProducer, raw: Producer, ledger: LoadLedger, rate: float
+    ) -> None:
         self._producer = producer
+        self._raw = raw
         self._ledger = ledger
         self._rate = rate
         self._room = threading.Semaphore(2 * _THREADS)
@@ -99,7 +122,11 @@ class Load:
                 due = max(due + 1 / self._rate, time.monotonic() - 1.0)
                 (fate,) = chance.choices(list(SHARES), list(SHARES.values()))
                 self._room.acquire()
-                pool.submit(self._run, fate, random_message(chance))
+                pool.submit(self._run, fate, random_message(fate, chance))
+                if chance.random() < _MALFORMED:
+                    self._produce(Record(_NAMES.half, None, b"malformed", [], 0))
+                    self._produce(Record(_NAMES.op, None, b"malformed", [], 0))
+                self._raw.poll(0)
 
     def _run(self, fate: Fate, message: Message) -> None:
         try:
@@ -124,24 +151,47 @@ class Load:
         self._end(fate, name, transaction)
 
     def _end(self, fate: Fate, name: str, transaction: Transaction) -> None:
-        if fate is Fate.NEVER:
+        if fate.name in UNDECIDED:
             return
         wanted = ROLLBACK if fate in (Fate.ROLLBACK, Fate.ROLLBACK_SILENTLY) else COMMIT
         outcome = self._ledger.decide(name, wanted)
-        if fate not in (Fate.COMMIT, Fate.ROLLBACK):
+        if fate in _SILENT:
             return
-        if outcome == COMMIT:
-            transaction.commit()
-        else:
+        if outcome == ROLLBACK:
             transaction.rollback()
+        elif fate is Fate.OPERATOR:
+            self._say(transaction, TransactionStatus.COMMIT_MESSAGE, actor="campaign")
+        elif fate is Fate.CONFLICT:  # by one producer: so they stand in this order
+            self._say(transaction, TransactionStatus.COMMIT_MESSAGE)
+            self._say(transaction, TransactionStatus.ROLLBACK_MESSAGE)
+        else:
+            transaction.commit()
+
+    def _say(
+        self, transaction: Transaction, state: TransactionStatus, actor: str | None = None
+    ) -> None:
+        element = Element(0, transaction.offset, transaction.transaction_id)
+        op = Op(state, GROUP, (element,), actor=actor)
+        self._produce(op.to_record(_NAMES.op, transaction.queue))
+
+    def _produce(self, record: Record) -> None:
+        self._raw.produce(
+            record.topic,
+            record.value,
+            record.key,
+            record.partition,
+            headers=list(record.headers),
+        )
 
 
-def random_message(chance: random.Random) -> Message:
+def random_message(fate: Fate, chance: random.Random) -> Message:
     """Return a message, now and then one that a careless carrier would change."""
     headers: list[tuple[str, bytes | None]] = [(NAME, uuid.uuid4().hex.encode())]
     if chance.random() < 0.2:
         headers += [("tag", chance.randbytes(8)), ("tag", b""), ("tag", None), ("ключ", b"x")]
     key = None if chance.random() < 0.2 else chance.randbytes(chance.randrange(20))
+    if fate is Fate.UNDELIVERABLE:
+        return Message(chance.choice([SMALL, NOWHERE]), bytes(2 * SMALL_BYTES), key, headers)
     body = None if chance.random() < 0.05 else chance.randbytes(chance.randrange(1_000))
     return Message(chance.choice(TOPICS), body, key, headers)
 
@@ -166,7 +216,8 @@ def main() -> None:
         TransactionProducer(GROUP, given.bootstrap_servers, checks_elsewhere=True) as producer,
     ):
         print(f"ready: group={GROUP}", flush=True)
-        Load(producer, ledger, given.rate).run()
+        raw = {"bootstrap.servers": given.bootstrap_servers, "enable.idempotence": True}
+        Load(producer, Producer({**raw, "logger": _log}), ledger, given.rate).run()
 
 
 if __name__ == "__main__":

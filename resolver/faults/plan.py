@@ -75,6 +75,7 @@ FAULTS: dict[str, Planned] = {
     "kill broker": Planned("kills", kills.kill_broker, 50),
     "kill several": Planned("kills", kills.kill_several, 20),
     "halt resolver": Planned("halts", stops.halt_resolver, 10),
+    "halt resolver's JVM": Planned("halts", stops.halt_jvm, 5),
     "halt agent": Planned("halts", stops.halt("agent"), 5),
     "halt producers": Planned("halts", stops.halt("load"), 5),
     "halt broker": Planned("halts", stops.halt("broker"), 10),

@@ -24,8 +24,8 @@ class Victim(Process):
         if victim == "python":
             self._signal(signal.Signals(number))
         for member in self.members():
-            if victim == "all" or (victim == "jvm" and member.name() == "java"):
-                with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error):  # gone meanwhile
+                if victim == "all" or (victim == "jvm" and member.name() == "java"):
                     member.send_signal(number)
 
     def end(self) -> None:
@@ -54,7 +54,11 @@ class Victim(Process):
     @property
     def hits(self) -> list[str]:
         """The log lines at which it was hit: one that was halted lives on, and may be again."""
-        return re.findall(f"^{HIT}(.*)$", self._said(), re.MULTILINE)
+        return self.said_all(f"^{HIT}(.*)$")
+
+    def said_all(self, pattern: str) -> list[str]:
+        """Return the group of a pattern from each line that has it."""
+        return re.findall(pattern, self._said(), re.MULTILINE)
 
     @property
     def last_words(self) -> str:

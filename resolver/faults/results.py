@@ -43,6 +43,7 @@ class Audit:
     audited: str
     exit_code: int
     said: str
+    transactions: int = 0
 
 
 class Results:
@@ -80,10 +81,18 @@ class Results:
         return [Audit(**line) for line in self._lines()[1:] if "audited" in line]
 
     @property
+    def planned(self) -> int:
+        """How many rounds the whole campaign has."""
+        return sum(self.campaign()["counts"].values())
+
+    @property
     def hold(self) -> bool:
-        """Whether every round and every audit was as it must be."""
-        return all(one.holds for one in self.rounds()) and all(
-            one.exit_code == 0 for one in self.audits()
+        """Whether all was played, and every round and every audit was as it must be."""
+        rounds, audits = self.rounds(), self.audits()
+        return (
+            len(rounds) == self.planned
+            and all(one.holds for one in rounds)
+            and all(one.exit_code == 0 for one in audits)
         )
 
     def add(self, entry: Result | Audit) -> None:
@@ -96,10 +105,10 @@ class Results:
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":  # a kill has cut the last one short
                     file.write(b"\n")
-            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
 
     def _lines(self) -> list[dict[str, Any]]:
-        return list(_whole(self._path.read_text().splitlines()))
+        return list(_whole(self._path.read_text().split("\n")))
 
 
 def _whole(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from .samples import Samples
 from .stopping import told_to_stop
 from .world import Scenery, World
 
-#: Those that leave the resolver its processes: it is their growth that is looked for.
-_FAULTS = ("kill agent", "kill producers", "kill broker", "halt agent", "halt producers")
+#: Those that leave the resolver its processes: it is their growth that is looked for. After the
+#: first third all processes stay, so that theirs is seen too.
+_KILLS = ("kill agent", "kill producers", "kill broker")
+_HALTS = ("halt agent", "halt producers", "halt broker")
 _FAULT_EVERY_SECONDS = 120.0
 _SAMPLE_EVERY_SECONDS = 10.0
 
@@ -24,11 +27,14 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
     chance = random.Random(seed)  # noqa: S311 - repeatable is what it is for
     samples = Samples(home / "samples.jsonl")
     samples.begin()
-    until = time.monotonic() + 60 * minutes
+    shutil.rmtree(home / "soak", ignore_errors=True)
+    begun = time.monotonic()
+    until = begun + 60 * minutes
     with told_to_stop() as told, World(home / "soak", Scenery(), rate, lock, told) as world:
         while time.monotonic() < until:
             _sample_for(world, samples, _FAULT_EVERY_SECONDS)
-            fault = chance.choice(_FAULTS)
+            is_first = time.monotonic() - begun < 20 * minutes
+            fault = chance.choice(_KILLS if is_first else _HALTS)
             print(f"{fault}: {FAULTS[fault].fault(world, chance).what}", flush=True)
             world.settle(set(world.judge.open))
         world.drain()
@@ -36,6 +42,8 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
         verdict = world.judge.verdict
     if not verdict.holds or said.exit_code or world.restarts:
         raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {said}")
+    if grown := samples.grown():
+        raise FaultError(f"it grows: {'; '.join(grown)}\n\n{samples.table()}")
     settled = f"{verdict.settled:,} transactions, none lost, doubled or wrongly delivered."
     return f"{settled}\n\n{samples.table()}"
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+from ..errors import FaultError
 from .clock import set_clock
+from .disk import SmallDisk
 from .doomed import Doom
 from .fault import Done
 from .kills import RESOLVE_POINTS, see_dead
+from .process import Victim
 from .world import World
 
 #: From one to another less than an hour: what is stamped further ahead real topics refuse
@@ -15,6 +18,8 @@ from .world import World
 _STEPS = (-1_700, -600, -10, 10, 600, 1_700)
 _NEAR_SECONDS = 9
 _STEPPED_SECONDS = 5.0
+#: Of what is said about a full disk, in characters.
+_SAID = 300
 
 
 def change_settings(world: World, chance: random.Random) -> Done:
@@ -26,8 +31,8 @@ def change_settings(world: World, chance: random.Random) -> Done:
     see_dead(world, resolver, "all")
     world.changed = {
         "transaction_timeout_ms": chance.randrange(300, 3_000),
-        "transaction_check_interval_ms": chance.randrange(300, 2_000),
-        "transaction_check_max": chance.randrange(5, 20),
+        "transaction_check_interval_ms": chance.randrange(300, 1_000),
+        "transaction_check_max": chance.randrange(4, 8),
         "max_offsets_per_trigger": chance.randrange(100, 80_000),
         "max_checks_per_batch": chance.randrange(4, 5_000),
         "kafka_transaction_timeout_ms": chance.randrange(2_000, 60_000),
@@ -50,20 +55,25 @@ def step_clock(world: World, chance: random.Random) -> Done:
 
 
 def fill_disk(world: World, chance: random.Random) -> Done:
-    """Fill the resolver's disk for a while, then make room."""
+    """Fill the resolver's disk until it fails for that, then make room and start it again."""
     if world.disk is None:
         raise AssertionError("this world has no disk of its own")
+    disk = world.disk
     world.pause(chance.uniform(0, 2))
     resolver = world.take_down("resolver")
-    world.disk.fill()
-    seconds = chance.uniform(5, 20)
-    world.pause(seconds)
-    world.disk.make_room()
+    try:
+        world.until(lambda: _has_failed(resolver, disk), "a full disk does not end the resolver")
+    finally:
+        disk.make_room()
     world.mark()
-    said = resolver.last_words if resolver.ended else "it went on"
-    if resolver.ended:
-        resolver.end()
-        world.start_resolver()
-    else:
-        world.resolver = resolver
-    return Done(f"full for {seconds:.0f} s", said)
+    said = resolver.said(r"(.*No space left on device.*)")
+    if not said:
+        raise FaultError(f"the disk was full, and it said: {resolver.last_words}")
+    resolver.end()
+    world.start_resolver()
+    return Done("full until it failed", said[:_SAID])
+
+
+def _has_failed(resolver: Victim, disk: SmallDisk) -> bool:
+    disk.fill()  # what it removes meanwhile is no room for it
+    return resolver.ended

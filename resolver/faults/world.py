@@ -26,7 +26,7 @@ from .disk import SmallDisk
 from .doomed import Doom
 from .judge import Judge
 from .ledger import LoadLedger
-from .load import GROUP, LEDGER, TOPICS
+from .load import GROUP, LEDGER, SMALL, SMALL_BYTES, TOPICS
 from .process import Victim
 from .remedy import heed
 from .stopping import Interrupted
@@ -34,8 +34,9 @@ from .stopping import Interrupted
 #: Shortened, so that a round is quick: what is silent is asked after a second.
 SHORTENED: Mapping[str, Any] = {
     "transaction_timeout_ms": 1_000,
-    "transaction_check_interval_ms": 1_000,
-    "check_backoff_max_ms": 2_000,
+    "transaction_check_interval_ms": 500,
+    "check_backoff_max_ms": 1_000,
+    "transaction_check_max": 4,
     "kafka_transaction_timeout_ms": 4_000,
     "land_trigger_interval_ms": 2_000,
     # A JVM that lives for seconds only does better without its second compiler.
@@ -50,6 +51,9 @@ _PARTITIONS = 4
 _RESTARTS = 5
 #: How often its start may be refused, each time with another thing to do.
 _REFUSALS = 3
+#: How often it is started to land what its regular end has left.
+_LANDINGS = 5
+_NOT_LANDED = "(not all has landed)"
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ class World:
         self._count = len(list(self._logs.iterdir()))
         self._started: list[Victim] = []
         self._ledger_file = home / "ledger.db"
-        self.judge = Judge(LoadLedger(self._ledger_file), Names())
+        names = Names()
+        self.judge = Judge(LoadLedger(self._ledger_file), names)
+        self._topics = [names.half, names.resolution, names.discarded, *TOPICS, SMALL]
         self._reader: Reader | None = None
 
     def __enter__(self) -> World:
@@ -199,7 +205,7 @@ class World:
         """Let the resolver be hit at a line of its log."""
         doom.write(self._doom)
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str) -> Victim:
         """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
         process = self.take_down(name)
         status = process.stop(PATIENCE_SECONDS, self._read)
@@ -207,6 +213,7 @@ class World:
             raise FaultError(
                 f"{process.name}, told to stop, ended with {status}: {process.last_words}"
             )
+        return process
 
     def until(
         self, done: Callable[[], object], otherwise: str, seconds: float = PATIENCE_SECONDS
@@ -236,12 +243,26 @@ class World:
         self.stop("load")
         self._read()  # what the load wrote down last is awaited too
         self.settle(set(self.judge.open))
-        self.stop("resolver")
-        if self._scenery.as_job:
-            self._scenery = Scenery()
-            last = self.start_resolver()
-            self.until(lambda: last.ready, "the resolver does not start")
-            self.stop("resolver")
+        last = self.stop("resolver")
+        self._read_to_end()
+        # A job by itself has landed nothing yet.
+        is_left = self._scenery.as_job or last.said(_NOT_LANDED)
+        self._scenery = replace(self._scenery, as_job=False)
+        for _ in range(_LANDINGS):
+            if not is_left:
+                return
+            self.start_heeding()
+            is_left = self.stop("resolver").said(_NOT_LANDED)
+        raise FaultError("it does not land what it has resolved")
+
+    def _read_to_end(self) -> None:
+        """Read whatever is there, when nobody writes any more."""
+        if self._reader is None:
+            raise AssertionError("a world without a reader")
+        since = self._reader.offsets
+        self._reader.close()
+        reader = self._reader = Reader(self.settings, self._topics, since)
+        self.until(lambda: reader.reached_end, "the topics can't be read to their end")
 
     def _turn(self) -> None:
         if self._told.is_set():
@@ -265,17 +286,25 @@ class World:
     def _make_topics(self) -> None:
         admin = admin_client(self.settings)
         ensure_topics(admin, self.settings, [GROUP])
-        missing = [topic for topic in TOPICS if topic not in admin.list_topics(timeout=30).topics]
+        known = admin.list_topics(timeout=30).topics
+        missing = [topic for topic in (*TOPICS, SMALL) if topic not in known]
         if missing:
-            new = [NewTopic(topic, _PARTITIONS, 1) for topic in missing]
+            small = {"max.message.bytes": str(SMALL_BYTES)}
+            new = [
+                NewTopic(topic, _PARTITIONS, 1, config=small if topic == SMALL else {})
+                for topic in missing
+            ]
             for made in admin.create_topics(new).values():
                 made.result(30)
             await_topics(admin, missing)
-        names = Names()
-        reader = Reader(self.settings, [names.half, names.resolution, *TOPICS])
-        self._reader = reader
+        reader = self._reader = Reader(self.settings, self._topics)
         # What an interrupted campaign has left counts for no round of this one.
         self.until(lambda: reader.reached_end, "the topics can't be read")
+
+    @property
+    def broker_home(self) -> Path:
+        """The folder of Kafka's data."""
+        return self.home / "broker"
 
     @property
     def sets(self) -> list[str]:

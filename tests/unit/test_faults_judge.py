@@ -26,10 +26,17 @@ class Story:
         self.ledger = LoadLedger(path / "ledger.db")
         self.judge = Judge(self.ledger, NAMES)
 
-    def sent(self, name: str = "m", half: str = "0:7", decided: str | None = COMMIT) -> None:
+    def sent(
+        self,
+        name: str = "m",
+        half: str | None = "0:7",
+        decided: str | None = COMMIT,
+        fate: Fate = Fate.COMMIT,
+    ) -> None:
         content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
-        self.ledger.sent(Sent(name, Fate.COMMIT.name, content))
-        self.ledger.stored(name, half)
+        self.ledger.sent(Sent(name, fate.name, content))
+        if half:
+            self.ledger.stored(name, half)
         if decided:
             self.ledger.decide(name, decided)
 
@@ -54,6 +61,11 @@ def half(name: str = "m") -> Read:
 def message(name: str = "m", body: bytes = b"body", at: str = "0:7") -> Read:
     added = [("UNIQ_KEY", b"id"), ("PGROUP", b"faults"), ("HALF_OFFSET", at.encode())]
     return read(TOPIC, body, [(NAME, name.encode()), *added])
+
+
+def given_up(body: bytes = b"body") -> Read:
+    added = [("REAL_TOPIC", TOPIC.encode()), ("HALF_OFFSET", b"0:7"), ("REASON", b"CHECK_MAX")]
+    return read(NAMES.discarded, body, [(NAME, b"m"), *added])
 
 
 def outcome(said: Outcome = Outcome.COMMIT) -> Read:
@@ -83,9 +95,75 @@ def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
 def test_what_was_stored_and_not_acknowledged_may_be_rolled_back_by_its_check(
     story: Story,
 ) -> None:
-    story.ledger.decide("m", ROLLBACK)
+    story.sent(half=None, decided=ROLLBACK)
     verdict = story.take(half(), outcome(Outcome.ROLLBACK))
     assert verdict.holds and verdict.settled == 1
+
+
+@pytest.mark.parametrize("goes_on", ["acknowledged", "commits"])
+def test_what_was_rolled_back_as_nobody_knew_of_it_must_not_go_on(
+    story: Story, goes_on: str
+) -> None:
+    story.sent(half=None, decided=None)
+    assert story.take(half(), outcome(Outcome.ROLLBACK)).holds
+    if goes_on == "commits":
+        story.ledger.decide("m", COMMIT)
+    else:
+        story.ledger.stored("m", "0:7")
+    assert len(story.take().lost) == 1
+
+
+@pytest.mark.parametrize(
+    ("fate", "decided", "said"),
+    [
+        (Fate.UNKNOWN, None, Outcome.DISCARD),
+        (Fate.UNDELIVERABLE, COMMIT, Outcome.UNDELIVERABLE),
+    ],
+)
+def test_what_is_given_up_is_complete_with_its_message_among_the_discarded(
+    story: Story, fate: Fate, decided: str | None, said: Outcome
+) -> None:
+    story.sent(decided=decided, fate=fate)
+    assert story.take(half(), outcome(said)).settled == 0
+    verdict = story.take(given_up())
+    assert verdict.holds and verdict.settled == 1
+    assert len(story.take(given_up()).doubled) == 1
+
+
+@pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.COMMIT])
+def test_what_never_knows_must_be_given_up(story: Story, said: Outcome) -> None:
+    story.sent(decided=None, fate=Fate.UNKNOWN)
+    assert not story.take(half(), outcome(said), message()).holds
+
+
+def test_what_is_given_up_has_its_own_bits(story: Story) -> None:
+    story.sent(decided=None, fate=Fate.UNKNOWN)
+    verdict = story.take(half(), outcome(Outcome.DISCARD), given_up(b"bodY"))
+    assert len(verdict.wrong) == 1
+
+
+def test_what_was_rolled_back_is_not_among_the_discarded(story: Story) -> None:
+    story.sent(decided=ROLLBACK)
+    assert len(story.take(half(), outcome(Outcome.ROLLBACK), given_up()).wrong) == 1
+    assert story.judge.verdict.settled == 1
+
+
+def test_what_was_rolled_back_is_not_given_up_later(story: Story) -> None:
+    story.sent(decided=ROLLBACK)
+    assert story.take(half(), outcome(Outcome.ROLLBACK)).holds
+    assert len(story.take(given_up()).wrong) == 1
+
+
+def test_a_message_of_another_half_is_wrong_and_a_double(story: Story) -> None:
+    story.sent("m", "0:7")
+    story.sent("other", "0:8")
+    assert len(story.take(half(), message("other")).wrong) == 1
+    assert len(story.take(message("other", at="0:8")).doubled) == 1
+
+
+def test_a_half_that_is_malformed_is_nobodys(story: Story) -> None:
+    assert story.take(replace(half(), headers=[])).holds
+    assert not story.judge.open
 
 
 def test_a_second_message_is_a_double_however_late(story: Story) -> None:
@@ -123,7 +201,8 @@ def test_another_header_is_wrong(story: Story) -> None:
 @pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])
 def test_a_commit_with_another_outcome_is_lost(story: Story, said: Outcome) -> None:
     story.sent()
-    assert len(story.take(half(), outcome(said)).lost) == 1
+    reads = [] if said is Outcome.ROLLBACK else [given_up()]
+    assert len(story.take(half(), outcome(said), *reads).lost) == 1
 
 
 def test_a_half_that_was_acknowledged_is_owed_though_no_topic_has_it(story: Story) -> None:
