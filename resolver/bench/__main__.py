@@ -13,7 +13,7 @@ from pathlib import Path
 from pipelines.session import spark_session
 from resolver.bench.backlog import backlog
 from resolver.bench.catalogue import MEASUREMENTS
-from resolver.bench.machine import machine, said
+from resolver.bench.machine import code, machine, said
 from resolver.bench.report import write_report
 from resolver.bench.results import Figures, ResultFile
 from resolver.bench.scale import FULL, QUICK, QUICKLY, Scale
@@ -38,6 +38,9 @@ def main(arguments: list[str]) -> int:
     except TxResolverError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print(f"bench: interrupted; {given.results} keeps what was measured", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -53,7 +56,9 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         stack.callback(spark.stop)
         stage = Stage(spark, settings, Path(folder))
         results = ResultFile(path)
-        results.begin(shlex.join(["scripts/bench", *sys.argv[1:]]), machine(), said(settings))
+        results.begin(
+            shlex.join(["scripts/bench", *sys.argv[1:]]), code(), machine(), said(settings, scale)
+        )
         print(f"results go to {path}; warming up", flush=True)
         backlog(stage, scale.warm_up)
         for round_ in range(1, scale.rounds + 1):

@@ -25,6 +25,8 @@ from resolver.bench.stage import (
 from resolver.errors import ResolverError
 
 _IDLE_TIMEOUT_MS = 3_000
+#: Few enough that each is a case of its own.
+_IDLE_RATE = 5
 #: Checks that fall due each second, of those that are held.
 _DUE_RATE = 1_000
 #: No second check of a half while first ones are measured: nobody answers.
@@ -39,10 +41,12 @@ def idle_checks(stage: Stage, halves: int) -> Figures:
         with stage.resolving(topics) as job, watch(topics, ledger, topics.names.check(GROUP)) as w:
             await_batch(job)
             options = {"no_ops": True, "ledger": ledger.path, "capacity": halves}
-            with load(topics, halves, timeout_ms=_IDLE_TIMEOUT_MS, **options) as loading:
+            options |= {"rate": _IDLE_RATE, "timeout_ms": _IDLE_TIMEOUT_MS}
+            with load(topics, halves, **options) as loading:
                 loading.result()
             await_delivered(ledger, halves, w)
-        return {"checks": ledger.delivered, **latency_figures(ledger.waits())}
+        missing = halves - ledger.delivered
+        return {"checks": ledger.delivered, "missing": missing, **latency_figures(ledger.waits())}
 
 
 def held_checks(stage: Stage, pending: int, lead: float, seconds: float) -> Figures:

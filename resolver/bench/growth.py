@@ -25,7 +25,7 @@ _AT_ONCE = 1_000_000_000
 _FEW_PENDING = 1_000
 #: Batches after a start that load the state first.
 _SETTLING_BATCHES = 2
-_MEGABYTE = 1_000_000
+_MEGABYTE = 1 << 20
 
 
 class Growing:
@@ -55,6 +55,7 @@ class Growing:
 
     def measure(self, transactions: int, seconds: float) -> Figures:
         """Time batches under a steady load, then a backlog; then look at the state."""
+        state = {"state_mb": self._state_bytes() / _MEGABYTE} if self._stored else {}
         live = self._live(seconds)
         self._store(transactions)
         figures = resolve_backlog(self._stage, self._topics, transactions)
@@ -62,7 +63,7 @@ class Growing:
             "per_second": figures["per_second"],
             "cpu_per_million": figures["cpu_per_million"],
             **live,
-            "state_mb": self._state_bytes() / _MEGABYTE,
+            **state,
         }
 
     def _store(self, count: int, **options: object) -> None:

@@ -36,6 +36,7 @@ def idle_cpu(home: Path, seconds: float) -> Figures:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_STOP_SECONDS)
     cores = {role: used / seconds for role, used in spent(before, after).items()}
+    cores.pop("elsewhere", None)  # what only stands by meanwhile is part of it
     return {"cores": sum(cores.values()), "cores_by_process": cores, "memory_mb": after.memory}
 
 

@@ -56,9 +56,16 @@ class Ledger:
         self._total[0] += len(first)
 
     def waits(self, begin: float = 0.0, end: float = float("inf")) -> Times:
-        """Return the seconds from `since` to `visible` of what became visible in a time, sorted."""
-        both = (self.since > 0) & (self.visible >= max(begin, 1.0)) & (self.visible < end)
+        """Return the seconds from `since` to `visible` of what was ended in a time, sorted.
+
+        Of all of it, once all is visible: what waited longest was seen last.
+        """
+        both = (self.since >= max(begin, 1.0)) & (self.since < end) & (self.visible > 0)
         return np.sort(self.visible[both] - self.since[both])
+
+    def ended(self, begin: float, end: float) -> int:
+        """Return how many were ended in a time."""
+        return int(np.count_nonzero((self.since >= begin) & (self.since < end)))
 
     def became_visible(self, begin: float, end: float) -> int:
         """Return how many became visible in a time."""

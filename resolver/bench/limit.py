@@ -92,7 +92,8 @@ def _consume(topics: Topics, records: int) -> float:
     started = last = time.monotonic()
     read = 0
     while read < records:
-        found = len(consumer.consume(_FETCHED, _LOOK_SECONDS))
+        messages = consumer.consume(_FETCHED, _LOOK_SECONDS)
+        found = sum(message.error() is None for message in messages)
         read, last = read + found, time.monotonic() if found else last
         if time.monotonic() - last > _QUIET_SECONDS:
             raise ResolverError(f"librdkafka read {read} of {records} records")

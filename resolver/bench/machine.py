@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import confluent_kafka
 import psutil
 
 from resolver.bench.load import PACKED
+from resolver.bench.scale import Scale
 from resolver.broker.jars import KAFKA, ROCKETMQ, SPARK
 from resolver.broker.java import find_java
 from resolver.settings import Settings
@@ -20,7 +22,7 @@ _GIGABYTE = 1 << 30
 def machine() -> dict[str, str]:
     """Return what runs the measurements."""
     return {
-        "cores": str(psutil.cpu_count()),
+        "cores": str(len(os.sched_getaffinity(0))),
         "CPU": _cpu_model(),
         "memory": f"{psutil.virtual_memory().total / _GIGABYTE:.0f} GB",
         "kernel": f"{platform.system()} {platform.release()}",
@@ -34,14 +36,29 @@ def machine() -> dict[str, str]:
     }
 
 
-def said(settings: Settings) -> dict[str, str]:
+def code() -> str:
+    """Return which commit is measured, and whether anything was changed since."""
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return "no known commit"
+    return done.stdout.strip()
+
+
+def said(settings: Settings, scale: Scale) -> dict[str, str]:
     """Return what bears on speed, on both sides."""
     return {
+        "windows": f"{scale.window.seconds:g} s after {scale.window.warm_up:g} s (RocketMQ: "
+        f"{scale.rocketmq.warm_up:g} s)",
+        "backlog": f"{scale.transactions:,}",
         "trigger": f"{settings.trigger_interval_ms} ms",
         "records in a batch": f"at most {settings.max_offsets_per_trigger:,}",
         "queues": str(settings.queues),
         "acknowledgement": "acks=all of one replica; RocketMQ: its one broker's",
-        "flush": "by the operating system in both (RocketMQ: ASYNC_FLUSH, its default)",
+        "flush": "Kafka leaves it to the operating system, RocketMQ asks for it twice a second "
+        "(ASYNC_FLUSH): the defaults of both",
+        "heaps": "at most 2 GB for Spark and each program of RocketMQ's, 1 GB for Kafka",
         "ops": f"packed up to {settings.op_max_bytes:,} bytes, {settings.op_linger_ms} ms at most; "
         f"{PACKED} to a record in a backlog",
         "compression": "none",

@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from resolver.bench.stage import Stage
 from resolver.processor import tasks
 
-#: Spark's default, which our session changes: code that is made for a stage serves such a query.
-_SETTINGS = {"spark.sql.codegen.wholeStage": "true"}
+#: Spark's defaults, which our session changes: code that is made for a stage serves such a query,
+#: and a batch without data lets go of what is behind the watermark.
+_SETTINGS = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+}
 _TASKS = "spark.sql.shuffle.partitions"
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from resolver.bench.load import PACKED
 from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.protocol.names import PGROUP, REAL_TOPIC
@@ -58,7 +59,8 @@ def plain_join(
 
 
 def _halves(spark: SparkSession, settings: Settings) -> DataFrame:
-    records = _records(spark, settings, Names(settings.topic_prefix).half)
+    most = settings.max_offsets_per_trigger
+    records = _records(spark, settings, Names(settings.topic_prefix).half, most)
     return records.select(
         F.col("partition").alias("queue"),
         "offset",
@@ -70,7 +72,9 @@ def _halves(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def _ops(spark: SparkSession, settings: Settings) -> DataFrame:
-    records = _records(spark, settings, Names(settings.topic_prefix).op)
+    # As many ends as there are halves, not as many records.
+    most = settings.max_offsets_per_trigger // PACKED
+    records = _records(spark, settings, Names(settings.topic_prefix).op, most)
     op = F.from_json(F.col("value").cast("string"), _OP)
     return records.select("partition", "timestamp", op.alias("op")).select(
         F.col("partition").alias("op_queue"),
@@ -80,13 +84,13 @@ def _ops(spark: SparkSession, settings: Settings) -> DataFrame:
     )
 
 
-def _records(spark: SparkSession, settings: Settings, topic: str) -> DataFrame:
+def _records(spark: SparkSession, settings: Settings, topic: str, most: int) -> DataFrame:
     options = {
         **spark_kafka_options(settings),
         "subscribe": topic,
         "includeHeaders": "true",
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
+        "maxOffsetsPerTrigger": str(most),
     }
     return spark.readStream.format("kafka").options(**options).load()
 

@@ -69,7 +69,7 @@ def _role(process: psutil.Process) -> str:
 def _cpu_seconds(process: psutil.Process, role: str) -> float:
     times = process.cpu_times()
     used = times.user + times.system
-    if role == "Python workers":  # whose daemon ends some of them
+    if role in ("Python workers", "Spark's JVM"):  # which end some that they have started
         used += times.children_user + times.children_system
     return float(used)
 

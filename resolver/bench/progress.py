@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.resolve import Resolve
+from resolver.bench.results import Figures
 from resolver.bench.stage import Topics
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
@@ -18,6 +19,8 @@ from resolver.ranges import Offsets, ask_offsets
 
 _LOOK_SECONDS = 0.1  # to ask costs the driver some milliseconds
 _MEGABYTE = 1 << 20
+#: What a batch's time goes to, as Spark says; `addBatch` is reading, deciding and delivering.
+_PARTS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 
 
 def ends_of(topics: Topics) -> Offsets:
@@ -61,7 +64,7 @@ def last_batch(query: StreamingQuery) -> int:
     return progress.batchId if progress else -1
 
 
-def batch_figures(query: StreamingQuery, after: int) -> dict[str, float]:
+def batch_figures(query: StreamingQuery, after: int) -> Figures:
     """Return how long batches with records took, of those after batch `after`."""
     batches = [one for one in query.recentProgress if one.batchId > after and one.numInputRows]
     taken = sorted(one.durationMs["triggerExecution"] for one in batches)
@@ -72,6 +75,9 @@ def batch_figures(query: StreamingQuery, after: int) -> dict[str, float]:
         "batch_p50_ms": statistics.median(taken),
         "batch_max_ms": taken[-1],
         "batch_records": statistics.median(_records(one) for one in batches),
+        "batch_parts_ms": {
+            part: statistics.median(one.durationMs[part] for one in batches) for part in _PARTS
+        },
     }
 
 

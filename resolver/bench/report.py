@@ -31,7 +31,7 @@ def write_report(path: Path, document: Path = DOCUMENT) -> None:
 def _head(results: Results) -> Iterator[str]:
     """Yield what was run, when, on what and with which settings."""
     for run in results.runs:
-        yield f"- `{run['run']}`, {run['at']}"
+        yield f"- `{run['run']}`, {run['at']}, of {run['code']}"
     last = results.runs[-1]
     for title, pairs in (("Machine", last["machine"]), ("Settings", last["settings"])):
         yield from (

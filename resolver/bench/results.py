@@ -29,10 +29,18 @@ class ResultFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begin(self, command: str, machine: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Begin a run."""
+    def begin(
+        self, command: str, code: str, machine: Mapping[str, str], settings: Mapping[str, str]
+    ) -> None:
+        """Begin a run; `code` is the commit that it measures."""
         self._append(
-            {"run": command, "at": _now(), "machine": dict(machine), "settings": dict(settings)}
+            {
+                "run": command,
+                "code": code,
+                "at": _now(),
+                "machine": dict(machine),
+                "settings": dict(settings),
+            }
         )
 
     def add(self, round_: int, measurement: str, case: str, figures: Figures) -> None:
@@ -53,11 +61,12 @@ class ResultFile:
 
 
 class Spread(NamedTuple):
-    """A figure over the rounds."""
+    """A figure over so many rounds."""
 
     median: float
     least: float
     most: float
+    rounds: int
 
 
 class Results:
@@ -69,11 +78,12 @@ class Results:
         self._found = [entry for entry in all_ if "measurement" in entry]
         if not self.runs:
             raise ResolverError("these are no results of scripts/bench: no run begins in them")
-        if any(run["machine"] != self.runs[0]["machine"] for run in self.runs):
-            raise ResolverError(
-                "these results are of different machines or versions; a report compares only what "
-                "was measured on one: give each its own file"
-            )
+        for what in ("machine", "settings"):
+            if any(run[what] != self.runs[0][what] for run in self.runs):
+                raise ResolverError(
+                    f"these results are of different {what}; a report compares only what was "
+                    "measured alike: give each its own file"
+                )
 
     @classmethod
     def read(cls, path: Path) -> Results:
@@ -87,10 +97,6 @@ class Results:
         """Return the cases of a measurement, in their order."""
         found = (entry["case"] for entry in self._found if entry["measurement"] == measurement)
         return list(dict.fromkeys(found))
-
-    def rounds(self, measurement: str, case: str) -> int:
-        """Return how often a case was measured."""
-        return len(self._figures(measurement, case))
 
     def parts(self, measurement: str, case: str, figure: str) -> list[str]:
         """Return the processes that a figure is given for."""
@@ -106,7 +112,7 @@ class Results:
             found = [one.get(part, 0.0) for one in found]
         if not found:
             return None
-        return Spread(statistics.median(found), min(found), max(found))
+        return Spread(statistics.median(found), min(found), max(found), len(found))
 
     def _figures(self, measurement: str, case: str) -> list[dict[str, Any]]:
         return [

@@ -26,7 +26,9 @@ class Table(NamedTuple):
 
 
 _RATE = Column("transactions/s", "per_second")
+_ASKED = Column("asked for", "rate")
 _SENT = Column("sent/s", "sent_per_second")
+_VISIBLE = Column("visible/s", "visible_per_second")
 _LATENCY = (
     Column("p50 ms", "p50_ms"),
     Column("p90 ms", "p90_ms"),
@@ -41,8 +43,9 @@ TABLES = (
     Table(
         "RocketMQ",
         "Its own benchmark programs, 32 threads, every transaction committed, its consumer beside "
-        "it. What counts is the lesser of sent and consumed. `before` is what was sent in the last "
-        "5 s of the warm-up: as much as after it, or it was too short.",
+        "it, on a topic that its broker makes by itself. What counts is the lesser of sent and "
+        "consumed. `before` is what was sent in the last 10 s of the warm-up: as much as after it, "
+        "or it was too short.",
         ("rocketmq",),
         (
             _RATE,
@@ -51,6 +54,7 @@ TABLES = (
             Column("consumed/s", "consumed_per_second"),
             Column("round trip ms", "round_trip_ms", ",.1f"),
             Column("sent to consumed, mean ms", "born_to_consumed_ms", ",.0f"),
+            Column("failed", "failed"),
         ),
     ),
     Table(
@@ -60,17 +64,18 @@ TABLES = (
         "the producer and the consumer. `threads`: 32 of them, each with "
         "`send_message_in_transaction`; `lingering`: the same with librdkafka's `linger.ms=1`; "
         "`bulk`: two, with 100 messages for a local transaction. "
-        "Then at 80 % of the better one, in an open loop. Latency is from the end of the local "
-        "transaction to the consumer's having the message.",
+        "What counts is the lesser of sent and visible. Then at 80 % of the best of them, in an "
+        "open loop and in bulk. Latency is from the end of the local transaction to the consumer's "
+        "having the message, of all that ended in the window.",
         ("sustained",),
-        (_RATE, _SENT, *_LATENCY, *_BATCH[:1], *_ONCE),
+        (_ASKED, _RATE, _SENT, _VISIBLE, *_LATENCY, *_BATCH[:1], *_ONCE),
     ),
     Table(
         "End to end, at a rate",
         "The same in an open loop: sent whether or not earlier ones are visible; up to 2,000/s one "
         "by one, above in bulk.",
         ("latency",),
-        (_RATE, _SENT, *_LATENCY, *_BATCH[:1], *_ONCE),
+        (_RATE, *_LATENCY, *_BATCH[:1], *_ONCE),
     ),
     Table(
         "The producer alone",
@@ -135,7 +140,8 @@ TABLES = (
     Table(
         "Checks",
         "How long after it is due a check is visible; with a million pending, 1,000 are due "
-        "each second. Batches under 2,000 other transactions/s before that.",
+        "each second, in the order of their halves. Batches under 2,000 other transactions/s "
+        "before that.",
         ("checks", "held"),
         (
             Column("checks", "checks"),
@@ -154,6 +160,12 @@ TABLES = (
         (_RATE, *_BATCH, Column("state MB", "state_mb", ",.1f")),
     ),
     Table(
+        "Idle",
+        "`txresolver up` while nothing happens, its broker included.",
+        ("idle",),
+        (Column("cores", "cores", ",.3f"),),
+    ),
+    Table(
         "Audit",
         "`txresolver audit` of landed tables, without `--topics`.",
         ("audit",),
@@ -162,8 +174,8 @@ TABLES = (
 )
 
 
-class ByProcess(NamedTuple):
-    """A figure that is given for each process."""
+class ByPart(NamedTuple):
+    """A figure that is given for each process, or for each part of a batch."""
 
     heading: str
     about: str
@@ -183,12 +195,17 @@ _ALL = (
     "held",
     "audit",
 )
-BY_PROCESS = (
-    ByProcess("CPU", "Seconds of a million transactions.", "cpu_per_million", _ALL, ",.0f"),
-    ByProcess(
-        "Idle", "Cores that are used while nothing happens.", "cores_by_process", ("idle",), ".3f"
+BY_PART = (
+    ByPart("CPU", "Seconds of a million transactions.", "cpu_per_million", _ALL, ",.0f"),
+    ByPart(
+        "A batch's time",
+        "Median ms of its parts, by Spark's account; `addBatch` reads, decides and delivers.",
+        "batch_parts_ms",
+        ("latency", "backlog", "plain"),
+        ",.0f",
     ),
-    ByProcess(
+    ByPart("Idle, by process", "Cores that are used.", "cores_by_process", ("idle",), ".3f"),
+    ByPart(
         "Memory",
         "MB (RSS), the most. Spark's JVM has run what was measured before.",
         "memory_mb",
@@ -202,8 +219,8 @@ def markdown(results: Results) -> Iterator[str]:
     """Yield the lines of all tables that there is anything for."""
     for table in TABLES:
         yield from _table(results, table)
-    for by_process in BY_PROCESS:
-        yield from _by_process(results, by_process)
+    for by_part in BY_PART:
+        yield from _by_part(results, by_part)
 
 
 def _table(results: Results, table: Table) -> Iterator[str]:
@@ -224,7 +241,7 @@ def _table(results: Results, table: Table) -> Iterator[str]:
         yield from _section(table.heading, table.about, [one.heading for one in columns], rows)
 
 
-def _by_process(results: Results, asked: ByProcess) -> Iterator[str]:
+def _by_part(results: Results, asked: ByPart) -> Iterator[str]:
     cases = [
         case for case in _cases(results, asked.measurements) if results.parts(*case, asked.figure)
     ]
@@ -262,5 +279,5 @@ def _label(measurement: str, case: str) -> str:
 def _cell(spread: Spread | None, shown: str) -> str:
     if spread is None:
         return ""
-    median, least, most = (format(figure, shown) for figure in spread)
-    return median if least == most else f"{median} ({least} to {most})"
+    median, least, most = (format(figure, shown) for figure in spread[:3])
+    return median if spread.rounds == 1 else f"{median} ({least} to {most})"

@@ -27,7 +27,12 @@ def watch(consumer: Consumer, ledger: Ledger, ended: threading.Event) -> None:
     """Write into the ledger what is visible, until `ended`: what came twice by then counts too."""
     partitions = len(consumer.assignment())
     at_end: set[int | None] = set()
-    while not ended.is_set() or len(at_end) < partitions:
+    told = False
+    while not told or len(at_end) < partitions:
+        if not told and ended.is_set():
+            told = True
+            at_end.clear()  # what was the end before may be no more
+            _ask_for_ends(consumer)
         bodies = []
         for message in consumer.consume(_FETCHED, _WAIT_SECONDS):
             error = message.error()
@@ -39,6 +44,15 @@ def watch(consumer: Consumer, ledger: Ledger, ended: threading.Event) -> None:
         if bodies:
             ledger.see(numbers_in(bodies), time.time())
     consumer.close()
+
+
+def _ask_for_ends(consumer: Consumer) -> None:
+    """Go on where it is; that each partition ends is then said anew."""
+    places = consumer.position(consumer.assignment())
+    for place in places:
+        if place.offset < 0:  # it has given nothing yet
+            place.offset = OFFSET_BEGINNING
+    consumer.assign(places)
 
 
 def consumer_of(bootstrap: str, topic: str) -> Consumer:

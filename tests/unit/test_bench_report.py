@@ -16,7 +16,7 @@ BEGIN, END = "<!-- written by scripts/bench --report: begin -->", "<!-- end -->"
 
 def results(path: Path, rates: list[int]) -> Path:
     file = ResultFile(path)
-    file.begin("scripts/bench latency", MACHINE, {"queues": "4"})
+    file.begin("scripts/bench latency", "0123456789", MACHINE, {"queues": "4"})
     for round_, rate in enumerate(rates, 1):
         cpu = {"Kafka": rate / 100}
         figures = {"per_second": rate, "rate": 200, "p50_ms": 410.4, "cpu_per_million": cpu}
@@ -37,8 +37,10 @@ def test_a_report_has_medians_and_their_spread_and_leaves_the_rest_alone(tmp_pat
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n")
     assert "old" not in text
-    assert "cores 2; Java 17" in text and "`scripts/bench latency`" in text
-    assert "| 200/s | 1,200 (1,100 to 1,300) | 410 |" in text
+    assert (
+        "cores 2; Java 17" in text and "`scripts/bench latency`" in text and "of 0123456789" in text
+    )
+    assert "| 200/s | 1,200 (1,100 to 1,300) | 410 (410 to 410) |" in text
     assert "| latency: 200/s | 12 (11 to 13) |" in text  # CPU, by process
     assert "![latency](performance/latency.png)" in text
     assert (tmp_path / "performance" / "latency.png").stat().st_size > 1_000
@@ -48,6 +50,13 @@ def test_a_report_has_medians_and_their_spread_and_leaves_the_rest_alone(tmp_pat
 
 def test_results_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
     found = results(tmp_path / "bench.jsonl", [1_000])
-    ResultFile(found).begin("scripts/bench", {**MACHINE, "cores": "4"}, {})
-    with pytest.raises(ResolverError, match="different machines"):
+    ResultFile(found).begin("scripts/bench", "0", {**MACHINE, "cores": "4"}, {"queues": "4"})
+    with pytest.raises(ResolverError, match="different machine"):
+        write_report(found, document(tmp_path))
+
+
+def test_results_of_two_settings_are_not_mixed(tmp_path: Path) -> None:
+    found = results(tmp_path / "bench.jsonl", [1_000])
+    ResultFile(found).begin("scripts/bench --quick", "0123456789", MACHINE, {"queues": "8"})
+    with pytest.raises(ResolverError, match="different settings"):
         write_report(found, document(tmp_path))
