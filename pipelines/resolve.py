@@ -37,6 +37,10 @@ from resolver.topics import ensure_topics
 
 logger = logging.getLogger(__name__)
 
+#: A batch's time is a literal in its plan, for which Spark would compile its classes anew in each
+#: batch, to compute a row or two.
+_INTERPRETED = ("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+
 
 class Resolve:
     """The running job: its query, and what stands beside it on the driver."""
@@ -143,11 +147,13 @@ class Resolve:
         )
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "resolve")
+        self._spark.conf.set(*_INTERPRETED)
         try:
             return writer.start()
         except (PySparkException, Py4JJavaError) as failure:  # as where its files are damaged
             raise self._query_failed(failure) from failure
         finally:
+            self._spark.conf.unset(_INTERPRETED[0])
             context.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
     def _query_failed(self, failure: Exception) -> TxResolverError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -68,9 +69,22 @@ def spark_session(
     for key, value in _conf(settings, home, submitted).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    if not submitted:
+        _write_no_checksums(spark)
     if spark.conf.get("spark.submit.pyFiles", ""):
         _show_packages_to_workers_here(spark)
     return spark
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Let Hadoop write files on a local disk without a second one that has their checksums.
+
+    It forks a process for each file that it makes, and this is half of them. What is torn is
+    noticed without: Spark's logs, its state and Delta's log are refused unless they are whole.
+    """
+    context = cast(Any, spark.sparkContext)
+    files = context._jvm.org.apache.hadoop.fs.FileSystem
+    files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def under_spark_submit() -> bool:
@@ -115,6 +129,8 @@ def _before_the_jvm() -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing."
             "FileSystemBasedCheckpointFileManager"
         ),
+        # Decisions of a large batch needn't go over a socket to this same process.
+        "spark.task.maxDirectResultSize": "128m",
         # All in one process: no other machine has to reach this one.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import pandas as pd
+import numpy as np
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.group import GroupedData
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from .delivery.packed import Batch, pack
 from .garbage import collection_put_off
@@ -26,6 +28,11 @@ DECISIONS = "queue int, part int, decisions binary, wake_at_ms long"
 #: What a quarantined record may take: a half of the default size, and the marks put on it.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
 
+#: How many offsets' outcomes are in one row at most.
+_OUTCOMES_AT_ONCE = 100_000
+# Text would be parsed by the JVM, in each task anew.
+_KEY = StructType([StructField("key", StringType())])
+_VALUE = StructType([StructField("value", BinaryType())])
 _GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
 _reader: Records | None = None
 
@@ -43,19 +50,29 @@ def decide(
     grouping key (see `slots`); `outcomes` (queue, offset, outcome) is what a rebuild takes as
     settled.
     """
-    initial = None
-    if outcomes is not None:
-        initial = outcomes.select(_slot(slots), "offset", "outcome", _now()).groupBy("slot")
+    initial = None if outcomes is None else _initial(outcomes, slots)
     return (
         ranges.select(_slot(slots), "*", _now())
         .groupBy("slot")
-        .transformWithStateInPandas(
+        .transformWithState(
             QueueProcessor(settings, planned, slots),
             outputStructType=DECISIONS,
             outputMode="Append",
             timeMode="None",
             initialState=initial,
         )
+    )
+
+
+def _initial(outcomes: DataFrame, slots: list[int]) -> GroupedData:
+    """Return outcomes as rows of many: Spark gives a processor one row after the other."""
+    many = (F.col("offset") / _OUTCOMES_AT_ONCE).cast("long").alias("part")
+    together = F.collect_list(F.struct("offset", "outcome")).alias("found")
+    return (
+        outcomes.groupBy(_slot(slots), many)
+        .agg(together)
+        .select("slot", "found.offset", "found.outcome", _now())
+        .groupBy("slot")
     )
 
 
@@ -95,7 +112,7 @@ class QueueProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the queue's state."""
-        self._state = _State(handle.getMapState("state", "key string", "value binary"))
+        self._state = _State(handle.getMapState("state", _KEY, _VALUE))
 
     def handleInitialState(
         self,
@@ -105,8 +122,8 @@ class QueueProcessor(StatefulProcessor):
     ) -> None:
         """Take outcomes as settled: the first batch of a rebuild."""
         outcomes = [Outcome(outcome) for outcome in initialState["outcome"]]
-        now = int(initialState["now_ms"].iloc[0])
-        offsets = initialState["offset"].to_numpy()
+        offsets = np.array(initialState["offset"], np.int64)
+        now = initialState["now_ms"]
         self._state.apply(settle(self._state, self._slots.index(key[0]), offsets, outcomes, now))
 
     def handleInputRows(
@@ -114,14 +131,14 @@ class QueueProcessor(StatefulProcessor):
         key: Any,
         rows: Any,
         timerValues: Any,
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Row]:
         """Run the step on a queue's records of the batch."""
-        (given,) = pd.concat(list(rows))[_GIVEN].itertuples(index=False, name=None)
-        queue, half_start, half_end, op_start, op_end, now = given
+        (given,) = rows  # one of each queue
+        queue, half_start, half_end, op_start, op_end, now = (given[name] for name in _GIVEN)
         yield from self._resolve(queue, Range(half_start, half_end), Range(op_start, op_end), now)
 
     @collection_put_off()
-    def _resolve(self, queue: int, halves: Range, ops: Range, now: int) -> list[pd.DataFrame]:
+    def _resolve(self, queue: int, halves: Range, ops: Range, now: int) -> list[Row]:
         """Read a queue's records, run the step over them, return the rows of its decisions."""
         batch = _batch()
         settings = self._planned.at(batch.batch_id)
@@ -169,11 +186,10 @@ def _records(settings: Settings) -> Records:
     return _reader
 
 
-def _rows(queue: int, wake_at_ms: int | None, parts: Iterable[bytes]) -> Iterator[pd.DataFrame]:
-    columns = [field.split()[0] for field in DECISIONS.split(", ")]
+def _rows(queue: int, wake_at_ms: int | None, parts: Iterable[bytes]) -> Iterator[Row]:
     for part, packed in enumerate(parts):
-        row = [queue, part, packed, -1 if wake_at_ms is None else wake_at_ms]
-        yield pd.DataFrame([row], columns=columns)
+        due = -1 if wake_at_ms is None else wake_at_ms
+        yield Row(queue=queue, part=part, decisions=packed, wake_at_ms=due)
 
 
 def _batch() -> Batch:

@@ -107,11 +107,12 @@ class TransactionalProducer:
         self._producer.begin_transaction()
         logger.debug("batch %d: transaction open", marker.batch)
         count = self._send(messages, narrow)
-        self._flush()
-        logger.debug("batch %d: %d records written", marker.batch, count)
+        # While the records are on their way.
         positions, metadata = self._group.positions(marker), self._group.metadata()
         send_offsets = self._producer.send_offsets_to_transaction
         _in_time(lambda: send_offsets(positions, metadata, _OFFSETS_SECONDS), _OFFSETS_SECONDS)
+        self._flush()
+        logger.debug("batch %d: %d records written", marker.batch, count)
         self._producer.commit_transaction(_COMMIT_SECONDS)
         logger.debug("batch %d: transaction committed, %d records", marker.batch, count)
 
