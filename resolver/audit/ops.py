@@ -12,6 +12,8 @@ from ..tables.op import json_type
 
 _STATES = tuple(status.value for status in TransactionStatus)
 _LEGAL_GROUP = rf"\A[a-zA-Z0-9._-]{{1,{n.MAX_GROUP_LENGTH}}}\z"
+#: Strings, which are kept, and blanks outside of them.
+_BLANKS = r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|[ \t\r\n]+'
 #: A record as a whole has no element.
 WHOLE = -1
 
@@ -72,7 +74,8 @@ def malformed(ops: DataFrame) -> DataFrame:
     is none here need not be in quarantine (`needed`), and one whose fields are well-formed may be
     there if writing it again gives another text.
     """
-    doubtful = F.col("well_formed") & F.col("refused") & ~_clean_json()
+    refused = F.coalesce("refused", F.lit(False))
+    doubtful = F.when(F.col("well_formed") & refused, ~_clean_json())
     whole = ops.where(~F.col("well_formed") | doubtful).select(
         "queue",
         F.col("source_offset").alias("op_offset"),
@@ -118,7 +121,9 @@ def _absent_or(name: str, *types: str) -> Column:
 
 
 def _clean_json() -> Column:
-    return F.length(F.to_json("body")) == F.length(F.col("value").cast("string"))
+    """Whether the value is what writing its JSON again gives, blanks between tokens aside."""
+    tokens = F.regexp_replace(F.col("value").cast("string"), _BLANKS, "$1")
+    return F.length(F.to_json("body")) == F.length(tokens)
 
 
 def _malformed_element() -> Column:

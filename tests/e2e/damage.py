@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,16 @@ class Copy:
     def remove_where(self, table: str, where: Callable[[Row], bool]) -> None:
         self._rows[table] = [row for row in self._rows_of(table) if not where(row)]
 
-    def last_op(self, sent: Sent) -> int:
-        """Return the offset of the last op that names a transaction."""
+    def last_end(self, sent: Sent) -> tuple[int, int]:
+        """Return the last op that names a transaction: its offset, and where in it that is."""
         return max(
-            int(row["source_offset"])
+            (int(row["source_offset"]), row["offsets"].index(sent.offset))
             for row in self._rows_of("op")
             if row["queue"] == sent.queue and sent.offset in (row["offsets"] or [])
         )
+
+    def last_op(self, sent: Sent) -> int:
+        return self.last_end(sent)[0]
 
     def repeat(self, table: str, sent: Sent, **values: Any) -> None:
         """Add a transaction's rows once more, with other values."""
@@ -108,75 +112,158 @@ def _more(count: int) -> Callable[[int], int]:
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     """Damage the tables, and save them."""
     plain, rolled_back = iter(story.committed), iter(story.rolled_back)
-    named = story.by_name
+    yield from _damage_presence(copy, story, plain, rolled_back)
+    yield from _damage_ends(copy, story, plain, rolled_back)
+    yield from _damage_limits(copy, story, plain)
+    yield from _damage_refusals(copy, story, plain)
+    copy.save()
 
-    def done(name: str, invariant: Invariant, sent: Sent) -> Damage:
-        return Damage(name, invariant, sent.half.transaction_id, sent.at)
 
-    sent = next(plain)
-    copy.change("resolution", sent, outcome="ROLLBACK")
-    yield done("outcome flipped", Invariant.FIRST_END, sent)
-    sent = next(plain)
-    copy.change("resolution", sent, op_offset=_more(1))
-    yield done("by an op that is not its own", Invariant.FIRST_END, sent)
-    sent = next(plain)
-    copy.change("resolution", sent, source="CHECK")
-    yield done("of another source", Invariant.FIRST_END, sent)
+def _done(name: str, invariant: Invariant, sent: Sent) -> Damage:
+    return Damage(name, invariant, sent.half.transaction_id, sent.at)
+
+
+def _damage_presence(
+    copy: Copy, story: Story, plain: Iterator[Sent], rolled_back: Iterator[Sent]
+) -> Iterator[Damage]:
     sent = next(plain)
     copy.remove("resolution", sent)
-    yield done("outcome missing, and passed by", Invariant.ONE_OUTCOME, sent)
+    yield _done("outcome missing, and passed by", Invariant.ONE_OUTCOME, sent)
     sent = next(plain)
     copy.repeat("resolution", sent)
-    yield done("outcome doubled", Invariant.ONE_OUTCOME, sent)
+    yield _done("outcome doubled", Invariant.ONE_OUTCOME, sent)
     sent = next(rolled_back)
     copy.remove("half", sent)
-    yield done("outcome without a half", Invariant.ONE_OUTCOME, sent)
+    yield _done("outcome without a half", Invariant.ONE_OUTCOME, sent)
     sent = next(plain)
     copy.repeat("half", sent)
-    yield done("half landed twice", Invariant.ONE_OUTCOME, sent)
-    repeated = named["repeated"]
+    yield _done("half landed twice", Invariant.ONE_OUTCOME, sent)
+    repeated = story.by_name["repeated"]
     place = (repeated.queue, copy.last_op(repeated))
     copy.repeat_where("op", lambda row: (row["queue"], row["source_offset"]) == place)
-    yield done("op landed twice", Invariant.ONE_OUTCOME, repeated)
+    yield _done("op landed twice", Invariant.ONE_OUTCOME, repeated)
     sent = next(plain)
     copy.change("half", sent, headers=_without_mark)
-    yield done("outcome of a malformed half", Invariant.ONE_OUTCOME, sent)
-    second = named["second"]
+    yield _done("outcome of a malformed half", Invariant.ONE_OUTCOME, sent)
+    yield _done("malformed half not in quarantine", Invariant.QUARANTINE, sent)
+
+
+def _damage_ends(
+    copy: Copy, story: Story, plain: Iterator[Sent], rolled_back: Iterator[Sent]
+) -> Iterator[Damage]:
+    for name, changes in _WRONG_OUTCOMES.items():
+        sent = next(plain)
+        copy.change("resolution", sent, **changes)
+        yield _done(name, Invariant.FIRST_END, sent)
+    second = story.by_name["second"]
     copy.change("resolution", second, outcome="ROLLBACK", op_offset=copy.last_op(second))
-    yield done("outcome of the second end", Invariant.FIRST_END, second)
-    asked = named["asked"]
-    copy.repeat("check", asked, checks=_more(1), source_offset=_more(100_000))
-    yield done("check after the outcome", Invariant.NO_CHECK_AFTER, asked)
-    settled = named["settled"]
-    copy.change("resolution", settled, answered=3, checks=3)
-    yield done("too many counted checks", Invariant.CHECK_MAX, settled)
+    yield _done("outcome of the second end", Invariant.FIRST_END, second)
+    pending, other = story.by_name["pending"], next(rolled_back)
+    its_own = {
+        "transaction_id": pending.half.transaction_id,
+        "stored_at": datetime.fromtimestamp(pending.stored_at_ms / 1_000, timezone.utc),
+    }
+    copy.repeat("resolution", other, **its_own, **_place(pending))
+    yield _done("outcome, and no end", Invariant.FIRST_END, pending)
+    settled = story.by_name["settled"]
     copy.change_where("op", lambda row: row["actor"] is not None, actor=None)
-    yield done("operator's record missing", Invariant.OPERATOR, settled)
-    conflict, mismatch = named["conflict"], named["mismatch"]
-    copy.remove("quarantine", conflict)
-    yield done("refusal missing", Invariant.QUARANTINE, conflict)
-    copy.repeat("quarantine", mismatch)
-    yield done("refusals doubled", Invariant.QUARANTINE, mismatch)
-    late = named["late"]
-    copy.change("quarantine", late, reason="CONFLICTING_END")
-    yield done("refused for another reason", Invariant.QUARANTINE, late)
-    given_up = named["given_up"]
+    yield _done("operator's record missing", Invariant.OPERATOR, settled)
+
+
+def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:
+    asked, late = story.by_name["asked"], story.by_name["late"]
+    copy.repeat("check", asked, checks=_more(1), source_offset=_more(100_000))
+    yield _done("check after the outcome", Invariant.NO_CHECK_AFTER, asked)
+    copy.repeat("check", late, source_offset=_more(100_000))
+    yield _done("check sent twice", Invariant.CHECK_MAX, late)
+    for name, changes in _WRONG_COUNTS.items():
+        sent = next(plain)
+        copy.change("resolution", sent, **changes)
+        yield _done(name, Invariant.CHECK_MAX, sent)
+    given_up = story.by_name["given_up"]
     copy.change("resolution", given_up, answered=1)
-    yield done("given up too early", Invariant.FIRST_END, given_up)
+    yield _done("given up too early", Invariant.FIRST_END, given_up)
     sent = next(plain)
     copy.repeat_where("discarded", _of(given_up), **_place(sent))
-    yield done("delivered, and given up too", Invariant.GIVEN_UP, sent)
-    copy.remove("discarded", named["undeliverable"])
-    yield done("given up and lost", Invariant.GIVEN_UP, named["undeliverable"])
-    copy.change_where(
-        "quarantine", lambda row: row["reason"] == "MALFORMED_HALF", reason="NO_PERMISSION"
+    yield _done("delivered, and given up too", Invariant.GIVEN_UP, sent)
+    lost, another, doubled = story.undeliverable
+    copy.remove("discarded", lost)
+    yield _done("given up and lost", Invariant.GIVEN_UP, lost)
+    copy.change("discarded", another, reason="CHECK_MAX")
+    yield _done("given up for another reason", Invariant.GIVEN_UP, another)
+    copy.repeat("discarded", doubled, source_offset=_more(100_000))
+    yield _done("given up twice", Invariant.GIVEN_UP, doubled)
+
+
+def _damage_refusals(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:
+    named = story.by_name
+    sent, conflict, late = next(plain), named["conflict"], named["late"]
+    op_offset, element = copy.last_end(sent)
+    copy.repeat(
+        "quarantine",
+        conflict,
+        transaction_id=sent.half.transaction_id,
+        refused_offset=op_offset,
+        element=element,
+        **_place(sent),
     )
-    yield done("malformed half refused as another", Invariant.QUARANTINE, named["malformed"])
-    copy.remove_where(
-        "quarantine", lambda row: row["reason"] == "MALFORMED_OP" and row["element"] is None
+    yield _done("refused, and was the first end", Invariant.QUARANTINE, sent)
+    copy.remove("quarantine", conflict)
+    yield _done("refusal missing", Invariant.QUARANTINE, conflict)
+    copy.repeat("quarantine", named["mismatch"])
+    yield _done("refusals doubled", Invariant.QUARANTINE, named["mismatch"])
+    copy.change("quarantine", late, reason="CONFLICTING_END")
+    yield _done("refused for another reason", Invariant.QUARANTINE, late)
+    yield from _damage_malformed(copy, named["malformed"], named["spaced"], next(plain))
+
+
+def _damage_malformed(
+    copy: Copy, malformed: Sent, spaced: Sent, well_formed: Sent
+) -> Iterator[Damage]:
+    copy.change_where("quarantine", _is_malformed_half, reason="NO_PERMISSION")
+    yield _done("malformed half refused as another", Invariant.QUARANTINE, malformed)
+    copy.repeat_where(
+        "quarantine",
+        lambda row: row["reason"] == "NO_PERMISSION",
+        reason="MALFORMED_HALF",
+        **_refused_place(well_formed.queue, well_formed.offset),
     )
+    yield _done("refused as malformed, and is not", Invariant.QUARANTINE, well_formed)
+    place = _refused_place(spaced.queue, copy.last_op(spaced))
+    copy.change_where("quarantine", lambda row: row["value"] == b"{}", **place)
+    yield _done("its op was refused as a whole", Invariant.FIRST_END, spaced)
+    yield Damage("op refused as malformed, and is not", Invariant.QUARANTINE, None, None)
     yield Damage("malformed op not in quarantine", Invariant.QUARANTINE, None, None)
-    copy.save()
+
+
+def _refused_place(queue: int, offset: int) -> Row:
+    return {"queue": queue, "refused_offset": offset, "source_offset": _more(100_000)}
+
+
+def _is_malformed_half(row: Row) -> bool:
+    return bool(row["reason"] == "MALFORMED_HALF")
+
+
+#: What is changed in an outcome, so that it does not follow the first end.
+_WRONG_OUTCOMES: dict[str, Row] = {
+    "outcome flipped": {"outcome": "ROLLBACK"},
+    "by an op that is not its own": {"op_offset": lambda offset: offset + 1},
+    "of another source": {"source": "CHECK"},
+    "of another group": {"group": "others"},
+    "ended at another time": {"ended_at": lambda at: at + timedelta(seconds=1)},
+    "given up, by an op": {"outcome": "DISCARD", "source": "LIMIT"},
+    "given up unasked": {"outcome": "DISCARD", "source": "LIMIT", "op_offset": None},
+    "given up, and ended in time": {
+        **{"outcome": "DISCARD", "source": "LIMIT", "op_offset": None},
+        **{"checks": 2, "answered": 2},
+    },
+}
+#: What is changed in an outcome, so that its checks can't be.
+_WRONG_COUNTS: dict[str, Row] = {
+    "too many counted checks": {"checks": 3, "answered": 3},
+    "more answered than sent": {"checks": 0, "answered": 1},
+    "more answered than there are answers": {"checks": 1, "answered": 1},
+}
 
 
 def _without_mark(headers: list[Row]) -> list[Row]:
@@ -209,7 +296,7 @@ def damage_topic(story: Story) -> Iterator[Damage]:
         sent = next(plain)
         changes[sent.at] = change
         yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
-    placed = next(one for one in story.committed[12:] if one.half.real_qid is not None)
+    placed = next(one for one in story.committed[18:] if one.half.real_qid is not None)
     changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
     yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
     ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]

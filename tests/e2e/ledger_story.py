@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Story:
     tables: Path
     committed: list[Sent] = field(default_factory=list)
     rolled_back: list[Sent] = field(default_factory=list)
+    undeliverable: list[Sent] = field(default_factory=list)
     by_name: dict[str, Sent] = field(default_factory=dict)
 
     def send(self, name: str, **changes: Any) -> Sent:
@@ -143,7 +145,9 @@ def _refused(story: Story) -> None:
     story.op(story.by_name["repeated"])
     story.op(story.by_name["mismatch"], ROLLBACK)
     story.op(story.by_name["pending"], group="others")
-    story.op(story.send("undeliverable", topic="nowhere"))
+    story.undeliverable = world.send_halves([world.message(topic="nowhere") for _ in range(3)])
+    world.end(*story.undeliverable)
+    _op_with_blanks(story, story.send("spaced"))
     good = world.message().to_record(names.half, 0)
     broken = [pair for pair in good.headers if pair[0] != "PGROUP"]
     element = b'{"state":"COMMIT_MESSAGE","group":"orders","offsets":["x"],"transaction_ids":["y"]}'
@@ -160,6 +164,14 @@ def _refused(story: Story) -> None:
     )
 
 
+def _op_with_blanks(story: Story, sent: Sent) -> None:
+    element = Element(0, sent.offset, sent.half.transaction_id)
+    op = Op(COMMIT, sent.half.group, (element,), remark='"as \\ it is"')
+    record = op.to_record(story.world.names.op, sent.queue)
+    spaced = json.dumps(json.loads(record.value or b""), indent=2).encode()
+    story.world.produce([record._replace(value=spaced)])
+
+
 def _end_the_rest(story: Story) -> None:
     """Commits behind all else, in every queue, in two batches.
 
@@ -171,6 +183,7 @@ def _end_the_rest(story: Story) -> None:
             sent = world.send_halves([world.message() for _ in range(8)], queue)
             world.end(*sent)
             story.committed += sent
-        # asked, late, settled, given_up, four that are refused something, undeliverable
-        world.resolutions(len(story.committed) + len(story.rolled_back) + 9)
+        # asked, late, settled, given_up, spaced, four that are refused something
+        ended = len(story.committed) + len(story.rolled_back) + len(story.undeliverable) + 9
+        world.resolutions(ended)
     world.quarantined(12)
