@@ -84,7 +84,8 @@ def ops_for(random: Random, sent: Sequence[tuple[int, Half]], gone: int) -> list
     ends = []
     for group, halves in groups.items():
         while halves:
-            many = random.choice([1, 1, 2, 5, 20])
+            # With as many wrong elements beside them an op has 1,024 at most.
+            many = random.choice([1, 1, 2, 5, 20, 500])
             ends.append(aimed(random, group, halves[:many], gone))
             halves = halves[many:]
     return strangers + ends

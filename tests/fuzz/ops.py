@@ -72,7 +72,8 @@ def no_op(random: Random) -> tuple[bytes | None, Headers]:
 
 
 def _random_bytes(random: Random) -> tuple[bytes | None, Headers]:
-    return random.choice([None, b"", b"\xff" + random.randbytes(random.randrange(200))]), TAG
+    first = random.choice([b"", b"{", b"\xff"])
+    return random.choice([None, b"", first + random.randbytes(random.randrange(200))]), TAG
 
 
 def _changed_bytes(random: Random) -> tuple[bytes | None, Headers]:

@@ -20,7 +20,7 @@ from resolver.protocol import (
 )
 from resolver.step import Decisions, Ended, StepSettings, step
 
-from .aimed import ops_for
+from .aimed import Aimed, ops_for
 from .halves import Half, of_bytes, right, wrong
 from .ledger import Ledger
 from .ops import no_op
@@ -52,19 +52,33 @@ class Queue:
         self._ledger = Ledger(NAMES)
         self._ended: list[str] = []
         self._refused: list[Any] = []
+        self._coming: list[tuple[int, Half]] = []
+        self._due: list[Aimed] = []
         self.sent = 0
 
     def batch(self, records: int) -> None:
-        """Send so many records, about half of them halves, and step once over all of them."""
+        """Send so many records, about half of them halves, and step once over all of them.
+
+        Some ops come a batch before their halves, and some a batch or more after them.
+        """
         random = self._random
-        halves = [(self._next("half"), some_half(random)) for _ in range(records // 2)]
-        for offset, half in halves:
+        halves, due = self._coming, self._due
+        self._coming = [(self._next("half"), some_half(random)) for _ in range(records // 2)]
+        for offset, half in self._coming:
             self._ledger.half(0, offset, half)
             decode_alone(half.key, half.value, half.headers)
-        rows = [self._row(at, half.key, half.value, half.headers) for at, half in halves]
-        gone = next((offset for offset, half in halves if half.refused), 0)
+        gone = next((offset for offset, half in self._coming if half.refused), 0)
+        new = ops_for(random, self._coming, gone)
+        early, late = random.randrange(len(new) // 5 + 1), random.randrange(len(due) // 2 + 1)
+        self._due = due[len(due) - late :] + new[early:]
+        self._send(halves, new[:early] + due[: len(due) - late], records)
+
+    def _send(self, halves: list[tuple[int, Half]], ops: list[Aimed], records: int) -> None:
+        """Step over halves and ops, and what is no op, in any order within a batch."""
+        random = self._random
+        rows = [self._row(at, half.key, half.value, self._seen(half)) for at, half in halves]
         op_rows = []
-        for op in ops_for(random, halves, gone):
+        for op in ops:
             offset = self._next("op")
             self._ledger.op(0, offset, op)
             op_rows.append(self._row(offset, None, op.value, op.headers))
@@ -79,7 +93,8 @@ class Queue:
         self.sent += len(rows) + len(op_rows)
 
     def finish(self) -> None:
-        """Let what waits be given up, and compare all that was decided with what had to be."""
+        """Send what is left, let what waits be given up, and compare all that was decided."""
+        self._send(self._coming, self._due, 0)
         self._now_ms += 1
         last = self._next("half")
         self._ledger.half(0, last, Half(None, None, [], True, "", "", ""))
@@ -95,8 +110,12 @@ class Queue:
         self._offsets[topic] = offset + 1
         return offset
 
+    def _seen(self, half: Half) -> Headers | None:
+        """Return a half's headers as they are read: not at all where a name is no UTF-8."""
+        return None if half.refused and self._random.random() < 0.1 else half.headers
+
     def _row(
-        self, offset: int, key: bytes | None, value: bytes | None, headers: Headers
+        self, offset: int, key: bytes | None, value: bytes | None, headers: Headers | None
     ) -> StoredRecord:
         return StoredRecord(offset, self._now_ms, key, value, headers)
 
