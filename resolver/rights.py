@@ -60,6 +60,7 @@ class Principals:
     resolver: str | None = None
     land: str | None = None
     operator: str | None = None
+    auditor: str | None = None
 
     def __post_init__(self) -> None:
         for role, principal in vars(self).items():
@@ -87,6 +88,8 @@ def rights(settings: Settings, principals: Principals) -> list[Right]:
         granted += _land(land, names)
     if principals.operator is not None:
         granted += _operator(principals.operator, names)
+    if principals.auditor is not None:
+        granted += _auditor(principals.auditor, names, _real_topics(settings))
     return list(dict.fromkeys(granted))
 
 
@@ -127,6 +130,15 @@ def _operator(principal: str, names: Names) -> Iterator[Right]:
     yield from _may(principal, AclOperation.READ, _TOPIC, *looks_at)
     yield from _may(principal, AclOperation.WRITE, _TOPIC, names.half, names.op)
     yield from _may(principal, AclOperation.DESCRIBE_CONFIGS, _TOPIC, names.half, names.op)
+    yield from _may(principal, AclOperation.DESCRIBE, _GROUP, names.reader)
+
+
+def _auditor(principal: str, names: Names, real: list[str]) -> Iterator[Right]:
+    """Return the rights to compare the tables with what Kafka has: `audit --topics`."""
+    outcomes = (names.resolution, names.discarded, names.quarantine)
+    yield from _may(principal, AclOperation.READ, _TOPIC, *outcomes, *real)
+    # Whether Kafka keeps all of a topic's records.
+    yield from _may(principal, AclOperation.DESCRIBE_CONFIGS, _TOPIC, *real)
     yield from _may(principal, AclOperation.DESCRIBE, _GROUP, names.reader)
 
 

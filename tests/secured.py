@@ -24,7 +24,7 @@ from resolver.protocol import Names
 from resolver.settings import Settings
 
 MECHANISM = "SCRAM-SHA-512"
-USERS = ("orders", "pay", "resolver", "land", "operator", "stranger")
+USERS = ("orders", "pay", "resolver", "land", "operator", "auditor", "stranger")
 GROUPS = """
 [groups.orders]
 topics = ["{real}.*"]
@@ -35,7 +35,9 @@ principal = "User:pay"
 [groups."*"]
 topics = []
 """
-PRINCIPALS = [f"--{role}-principal=User:{role}" for role in ("resolver", "land", "operator")]
+PRINCIPALS = [
+    f"--{role}-principal=User:{role}" for role in ("resolver", "land", "operator", "auditor")
+]
 _JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 

@@ -53,6 +53,10 @@ def create(
         Optional[str],  # noqa: UP045
         typer.Option(metavar="User:NAME", help="Who ends and brings back by hand."),
     ] = None,
+    auditor_principal: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="User:NAME", help="Who compares with the topics (`audit --topics`)."),
+    ] = None,
     bootstrap_servers: ServersOption = None,
     config: ConfigOption = None,
     assignments: SetOption = [],  # noqa: B006
@@ -65,7 +69,9 @@ def create(
     }
     settings = load_for_command(config, assignments, options)
     admin = admin_client(settings)
-    principals = Principals(resolver_principal, land_principal, operator_principal)
+    principals = Principals(
+        resolver_principal, land_principal, operator_principal, auditor_principal
+    )
     wanted = _rights(settings, principals, acls)
     granted = grant(admin, wanted) if acls else set()
     _print(ensure_topics(admin, settings, {*group, *settings.groups} - {ANY}))
@@ -78,7 +84,8 @@ def _rights(settings: Settings, principals: Principals, acls: bool) -> list[Righ
     if acls and not wanted:
         raise SettingsError(
             "--acls has nobody to grant rights to; give --resolver-principal, --land-principal, "
-            "--operator-principal, or principal in [groups.<name>] of the settings"
+            "--operator-principal, --auditor-principal, or principal in [groups.<name>] of the "
+            "settings"
         )
     if principals != Principals() and not acls:
         raise SettingsError("principals are for granting rights; give --acls too")

@@ -54,7 +54,8 @@ PASSWORD = "TXRESOLVER_KAFKA__SASL_PASSWORD"  # noqa: S105 - a variable's name
 @pytest.fixture
 def site(secured: SecuredBroker, tmp_path: Path) -> Site:
     site = Site(secured, tmp_path)
-    done = site.create("--acls", "--resolver-principal=User:resolver")
+    principals = (f"--{role}-principal=User:{role}" for role in ("resolver", "auditor"))
+    done = site.create("--acls", *principals)
     assert done.exit_code == 0, done.output
     return site
 
@@ -104,6 +105,12 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
         reasons = {header(one, "REASON") for one in world.quarantined(2)}
         messages = world.reader(f"{site.real}.placed").until(2)
         landed(home, "quarantine", 2)
+        landed(home, "resolution", 2)
+        own = f'"sasl.password" = "{users.password("auditor")}"'
+        audit = ["audit", f"--home={home}", "--topics", servers]
+        audit.append(f"--config={config(site, tmp_path, 'auditor', own)}")
+        with command(*audit, log=home / "audit.log") as auditing:
+            assert auditing.exit_code() == 0, auditing.said()
         # Spark prints the plan of a query that fails.
         world.admin.delete_topics([site.names.half])[site.names.half].result(30)
         assert resolver.exit_code() == 1
@@ -111,13 +118,26 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
     assert outcomes == {("END", "COMMIT"), ("CHECK", "COMMIT")}
     assert sorted(str(one.value()) for one in messages) == ["b'ended'", "b'open'"]
     assert reasons == {"NO_PERMISSION", "TRANSACTION_MISMATCH"}
-    passwords = [users.password(user) for user in ("resolver", "orders")]
+    passwords = [users.password(user) for user in ("resolver", "orders", "auditor")]
     assert [line for line in seen if any(word in line for word in passwords)] == []
     assert any("java" in line for line in seen)
     assert holding(home, passwords) == []
     # Else the search above would have searched little.
     assert {"up.log", "half", "quarantine"} <= set(holding(home, [site.names.half]))
     assert any(name.startswith("events") for name in holding(home, ["SQLExecutionStart"]))
+
+
+def test_a_wrong_password_is_said_and_not_shown(site: Site, tmp_path: Path) -> None:
+    home, wrong = tmp_path / "home", "not-the-password-at-all"
+    (home / "events").mkdir(parents=True)
+    settings = config(site, tmp_path, "resolver", f'"sasl.password" = "{wrong}"')
+    servers = f"--bootstrap-servers={site.broker.bootstrap}"
+    up = ["up", f"--home={home}", "--verbose", servers, f"--config={settings}"]
+    with command(*up, log=home / "up.log") as refused:
+        assert refused.exit_code() == 2
+        assert "invalid credentials" in refused.said()
+        assert "check bootstrap_servers and the security options of [kafka]" in refused.said()
+    assert holding(home, [wrong]) == []
 
 
 def send_as_orders(site: Site) -> Message:
@@ -171,7 +191,7 @@ def holding(home: Path, words: list[str]) -> list[str]:
             content = path.read_bytes()
             if any(word.encode() in content for word in words):
                 found.append(os.path.relpath(path, home))
-    for path in (home / "tables").iterdir():
+    for path in (home / "tables").glob("*"):
         rows = DeltaTable(path).to_pandas().to_dict("records")
         if any(word in str(rows) for word in words):
             found.append(path.name)

@@ -117,6 +117,10 @@ FORBIDDEN = [
     "operator read {}op",
     "operator read {}check.orders",
     "operator write real.placed",
+    "auditor read {}half",
+    "auditor read {}check.orders",
+    "auditor write {}op",
+    "auditor write real.placed",
 ]
 
 

@@ -34,9 +34,9 @@ def named(right: Right) -> tuple[str, str, str, str]:
 
 
 def test_each_role_is_granted_what_the_table_says() -> None:
-    granted = rights(
-        Settings(groups=GROUPS), Principals("User:resolver", "User:land", "User:operator")
-    )
+    roles = ("resolver", "land", "operator", "auditor")
+    everybody = Principals(*(f"User:{role}" for role in roles))
+    granted = rights(Settings(groups=GROUPS), everybody)
     assert len(granted) == len(set(granted))
     assert {named(right) for right in granted} == documented()
 
