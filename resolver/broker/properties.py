@@ -45,6 +45,8 @@ def write_controller_properties(home: Path, ports: Ports, session_timeout_ms: in
         "log.dirs": DATA,
         "broker.session.timeout.ms": session_timeout_ms,
         "broker.heartbeat.interval.ms": session_timeout_ms // 2,
+        # What it notes is written at once: it ends soon after.
+        "controller.quorum.append.linger.ms": 0,
     }
     _write(home / CONTROLLER_FILE, controller)
 

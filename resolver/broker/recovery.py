@@ -23,6 +23,9 @@ LOG = "recovery.log"
 SESSION_TIMEOUT_MS = 1_000
 #: How long after the controller has begun its work a broker that counts as alive is fenced.
 FENCED_SECONDS = 4.0
+#: From its saying that it fences the broker until that is in its log: records are not waited for
+#: by a controller that is told to stop.
+WRITTEN_SECONDS = 1.0
 POLL_SECONDS = 0.05
 
 _ACTIVE = "Performing controller activation"
@@ -56,8 +59,11 @@ def _await_fenced(log: Path, controller: Guarded, limit: float) -> None:
         now = time.monotonic()
         if active_at is None and _ACTIVE in said:
             active_at = now
-        if _FENCED in said or (active_at is not None and now > active_at + FENCED_SECONDS):
-            return  # fenced now, or before it was killed
+        if _FENCED in said:
+            time.sleep(WRITTEN_SECONDS)
+            return
+        if active_at is not None and now > active_at + FENCED_SECONDS:
+            return  # it was fenced before it was killed
         if controller.exit_status() is not None or now > until:
             tail = "\n  ".join(said.splitlines()[-20:])
             raise BrokerError(f"the killed broker can't be recovered. The end of {log}:\n  {tail}")
