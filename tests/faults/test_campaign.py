@@ -21,7 +21,6 @@ _GUARDS_SECONDS = 30.0
 
 CHOSEN = [
     "kill resolver in the Kafka transaction",
-    "kill resolver after the Kafka transaction",
     "kill resolver before Spark's commit log",
     "kill land between Delta and the checkpoint",
     "kill producers",
