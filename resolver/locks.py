@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 
 POLL_SECONDS = 0.1
-#: A shell, through which children are started, has the numbers below for itself.
-_FIRST_DESCRIPTOR = 20
 
 
 class FileLock:
@@ -34,7 +32,7 @@ class FileLock:
     def try_acquire(self) -> bool:
         """Take the lock if nobody holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _out_of_the_way(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644))
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -101,11 +99,3 @@ class FileLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
-
-
-def _out_of_the_way(descriptor: int) -> int:
-    """Return the same file by a number that no shell redirects."""
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
-    finally:
-        os.close(descriptor)

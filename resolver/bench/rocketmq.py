@@ -76,7 +76,6 @@ class RocketMQ:
         last before: as much, if the warm-up was long enough.
         """
         warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
-        intervals = max(1, intervals)
         with self._programs(body_bytes) as (producer, consumer):
             _await_said(_SENT, producer, warm_up)
             with Peak() as peak:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("guard.sh")
+#: The script has the numbers below for itself.
+_FIRST_DESCRIPTOR = 20
 
 
 class Guarded:
@@ -27,15 +30,16 @@ class Guarded:
         keep: tuple[int, ...],
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self._shell = subprocess.Popen(
-            ["/bin/sh", str(SCRIPT), str(out), *command],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=keep,
-            env=env,
-            start_new_session=True,
-        )
+        with _out_of_the_way(keep) as kept:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", str(SCRIPT), str(out), *command],
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=kept,
+                env=env,
+                start_new_session=True,
+            )
         if self._shell.stdout is None:
             raise AssertionError("the guard's output is a pipe")
         with self._shell.stdout as printed:
@@ -68,3 +72,14 @@ class Guarded:
         self._shell.wait()
         if self._shell.stdin is not None:
             self._shell.stdin.close()
+
+
+@contextlib.contextmanager
+def _out_of_the_way(descriptors: tuple[int, ...]) -> Iterator[list[int]]:
+    """Give the same files by numbers that the script does not redirect."""
+    moved = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR) for one in descriptors]
+    try:
+        yield moved
+    finally:
+        for one in moved:
+            os.close(one)

@@ -1,9 +1,8 @@
-"""What can be wrong with a ledger: one thing after the other is done to a copy of a genuine one."""
+"""What can be wrong with tables: one thing after the other is done to a copy of genuine ones."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -11,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_END, Message, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 
 from resolver.audit.report import Invariant
-from resolver.protocol import Headers, Record
-from resolver.topic_admin import await_topics
 
 from .ledger_story import Story
-from .world import Sent, header, headers_of
+from .world import Sent
 
 
 @dataclass(frozen=True)
@@ -268,102 +264,3 @@ _WRONG_COUNTS: dict[str, Row] = {
 
 def _without_mark(headers: list[Row]) -> list[Row]:
     return [header for header in headers if header["key"] != "TRAN_MSG"]
-
-
-Change = Callable[[Record], list[Record]]
-
-
-def forget_landed(story: Story) -> None:
-    """Delete from Kafka what has landed: what the tables have no more can't be read there."""
-    world, names = story.world, story.world.names
-    topics = world.admin.list_topics(timeout=10).topics
-    places = [
-        TopicPartition(name, partition, OFFSET_END)
-        for name in (names.resolution, names.discarded, names.quarantine)
-        for partition in topics[name].partitions
-    ]
-    for deleted in world.admin.delete_records(places).values():
-        deleted.result(30)
-
-
-def damage_topic(story: Story) -> Iterator[Damage]:
-    """Make the real topic anew, with some of its messages lost, doubled or changed."""
-    world = story.world
-    kept = {header(one, "HALF_OFFSET"): one for one in world.reader(world.real).all()}
-    plain = reversed(story.committed)
-    changes: dict[str | None, Change] = {}
-    for name, change in _CHANGES.items():
-        sent = next(plain)
-        changes[sent.at] = change
-        yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
-    placed = next(one for one in story.committed[18:] if one.half.real_qid is not None)
-    changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
-    yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
-    ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]
-    for sent in ghosts:
-        yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)
-    world.admin.delete_topics([world.real])[world.real].result(30)
-    _await_gone(story)
-    world.make_topic(world.real, world.partitions)
-    await_topics(world.admin, [world.real])
-    records = [
-        changed
-        for at, message in kept.items()
-        for changed in changes.get(at, lambda record: [record])(_record(message))
-    ]
-    _produce(story, [*records, *(_ghost(sent) for sent in ghosts)])
-
-
-def _await_gone(story: Story) -> None:
-    until = time.monotonic() + 30
-    while story.world.real in story.world.admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def _record(message: Message) -> Record:
-    return Record(
-        str(message.topic()),
-        message.key(),
-        message.value(),
-        headers_of(message),
-        message.partition() or 0,
-        message.timestamp()[1],
-    )
-
-
-def _ghost(sent: Sent) -> Record:
-    headers: Headers = [
-        ("UNIQ_KEY", sent.half.transaction_id.encode()),
-        ("PGROUP", sent.half.group.encode()),
-        ("HALF_OFFSET", sent.at.encode()),
-    ]
-    half = sent.half
-    return Record(half.topic, half.key, half.body, headers, 0, sent.stored_at_ms)
-
-
-def _produce(story: Story, records: list[Record]) -> None:
-    for record in records:
-        story.world.producer.produce(
-            record.topic,
-            record.value,
-            record.key,
-            record.partition,
-            timestamp=record.timestamp_ms,
-            headers=record.headers,
-        )
-    assert story.world.producer.flush(60) == 0
-
-
-def _changed(record: Record, **fields: Any) -> list[Record]:
-    return [record._replace(**fields)]
-
-
-_CHANGES: dict[str, Change] = {
-    "lost": lambda record: [],
-    "doubled": lambda record: [record, record],
-    "another body": lambda record: _changed(record, value=b"another"),
-    "a key for none": lambda record: _changed(record, key=b"" if record.key is None else None),
-    "another time": lambda record: _changed(record, timestamp_ms=record.timestamp_ms + 1),
-    "another header": lambda record: _changed(record, headers=[("a", b"2"), *record.headers]),
-}

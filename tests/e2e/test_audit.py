@@ -19,7 +19,8 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .damage import Copy, Damage, damage_tables, damage_topic, forget_landed
+from .damage import Copy, Damage, damage_tables
+from .damage_topic import damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 
 ALL = 1_000

@@ -47,4 +47,5 @@ def test_what_a_process_has_started_in_another_session_is_hit_too(tmp_path: Path
     child = psutil.Process(int(log.read_text()))
     assert child in victim.members()
     victim.end()
+    os.close(lock)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
