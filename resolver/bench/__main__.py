@@ -62,7 +62,8 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         print(f"results go to {path}; warming up", flush=True)
         backlog(stage, scale.warm_up)
         for round_ in range(1, scale.rounds + 1):
-            for name in names:
+            # Every other round the other way round: what comes after what must not matter.
+            for name in names if round_ % 2 else reversed(names):
                 for case, figures in MEASUREMENTS[name].cases(stage, scale):
                     results.add(round_, name, case, figures)
                     print(f"{round_} {name:>9}, {case}: {_line(figures)}", flush=True)

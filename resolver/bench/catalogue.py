@@ -49,7 +49,12 @@ def _latency(stage: Stage, scale: Scale) -> Iterator[Found]:
 
 def _client(stage: Stage, scale: Scale) -> Iterator[Found]:
     for form in ("thread", "threads", "asyncio", "bulk"):
-        yield form, client(stage, form, scale.window.seconds)
+        yield f"{_OURS}, {form}", client(stage, form, scale.window.seconds)
+    warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
+    for form, threads in (("thread", 1), ("threads", 32)):
+        with rocketmq(stage.folder()) as peer:
+            figures = peer.client(threads, warm_up, seconds)
+        yield f"RocketMQ, {form}", figures
 
 
 def _backlog(stage: Stage, scale: Scale) -> Iterator[Found]:
@@ -121,7 +126,7 @@ MEASUREMENTS = {
     "rocketmq": Measurement("compare", "RocketMQ by its own transaction benchmark", _rocketmq),
     "sustained": Measurement("compare", "end to end, as many as go through", _sustained),
     "latency": Measurement("compare", "end to end, from commit to visible, at rates", _latency),
-    "client": Measurement("compare", "`TransactionProducer` alone, in its forms", _client),
+    "client": Measurement("compare", "producers alone: ours in its forms, RocketMQ's", _client),
     "backlog": Measurement("compare", "all stored before the resolver starts", _backlog),
     "plain": Measurement("compare", "a stream-stream join and Spark's sink instead", _plain),
     "ends": Measurement("compare", "late, repeated, conflicting ends: what is delivered", _ends),

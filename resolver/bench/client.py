@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -83,6 +84,7 @@ class Meter:
         transactions = len(trips) * messages_a_call
         return {
             "transactions_per_second": round(transactions / self._seconds, 1),
+            "round_trip_mean_ms": round(statistics.fmean(trips) * 1e3, 3),
             "round_trip_p50_ms": round(trips[len(trips) // 2] * 1e3, 3),
             "round_trip_p99_ms": round(trips[len(trips) * 99 // 100] * 1e3, 3),
             "cpu_us_per_transaction": round(self._cpu_seconds * 1e6 / transactions, 1),

@@ -25,6 +25,7 @@ def client(stage: Stage, form: str, seconds: float) -> Figures:
         said = json.loads(program.result())
     return {
         "per_second": said["transactions_per_second"],
+        "round_trip_mean_ms": said["round_trip_mean_ms"],
         "round_trip_p50_ms": said["round_trip_p50_ms"],
         "round_trip_p99_ms": said["round_trip_p99_ms"],
         "cpu_us": said["cpu_us_per_transaction"],

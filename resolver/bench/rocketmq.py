@@ -75,40 +75,56 @@ class RocketMQ:
         Figures are medians of what it says every 10 s after the warm-up; `before_per_second` is the
         last before: as much, if the warm-up was long enough.
         """
-        warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
-        with self._programs(body_bytes) as (producer, consumer):
-            _await_said(_SENT, producer, warm_up)
-            with Peak() as peak:
-                before, started = usage(), time.monotonic()
-                sent = _await_said(_SENT, producer, warm_up + intervals)
-                after, took = usage(), time.monotonic() - started
-            consumed = _await_said(_CONSUMED, consumer, intervals)
-            failed = _FAILED.findall(producer.read_text())
-        rate = statistics.median(one.per_second for one in sent[-intervals:])
-        consumed_rate = statistics.median(one.per_second for one in consumed[-intervals:])
+        intervals = seconds // _INTERVAL_SECONDS
+        with ExitStack() as stack:
+            consumer = self._example(stack, "Consumer")
+            figures = self._produce(stack, _THREADS, body_bytes, warm_up_seconds, seconds)
+            consumed = _await_said(_CONSUMED, consumer, intervals)[-intervals:]
+        rate = statistics.median(one.per_second for one in consumed)
         return {
-            "per_second": min(rate, consumed_rate),
+            **figures,
+            "per_second": min(figures["sent_per_second"], rate),
+            "consumed_per_second": rate,
+            "born_to_consumed_ms": statistics.median(one.ms for one in consumed),
+        }
+
+    def client(self, threads: int, warm_up_seconds: int, seconds: int) -> Figures:
+        """Run its transaction benchmark with nothing behind it."""
+        with ExitStack() as stack:
+            figures = self._produce(stack, threads, 512, warm_up_seconds, seconds)
+        return {
+            "per_second": figures["sent_per_second"],
+            "round_trip_mean_ms": figures["round_trip_ms"],
+            "cpu_us": figures["cpu_per_million"]["producer"],
+        }
+
+    def _produce(
+        self, stack: ExitStack, threads: int, body_bytes: int, warm_up_seconds: int, seconds: int
+    ) -> Figures:
+        warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
+        how = ("-w", str(threads), "-s", str(body_bytes))
+        producer = self._example(stack, "TransactionProducer", *how)
+        _await_said(_SENT, producer, warm_up)
+        with Peak() as peak:
+            before, started = usage(), time.monotonic()
+            sent = _await_said(_SENT, producer, warm_up + intervals)
+            after, took = usage(), time.monotonic() - started
+        rate = statistics.median(one.per_second for one in sent[-intervals:])
+        failed = _FAILED.findall(producer.read_text())
+        return {
             "sent_per_second": rate,
-            "consumed_per_second": consumed_rate,
             "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
-            "born_to_consumed_ms": statistics.median(one.ms for one in consumed[-intervals:]),
             "before_per_second": sent[-intervals - 1].per_second,
             "failed": int(failed[-1]) if failed else 0,
             **per_million(_its_own(spent(before, after)), rate * took),
             "memory_mb": _its_own(peak.memory),
         }
 
-    @contextmanager
-    def _programs(self, body_bytes: int) -> Iterator[tuple[Path, Path]]:
-        """Run its producer and its consumer; give the files of what they say."""
-        with ExitStack() as stack:
-            interval = ("-ri", str(_INTERVAL_SECONDS * 1_000))
-            where = ("-n", self._address, "-t", _TOPIC)
-            consumer = self._run(stack, "consumer", f"{_EXAMPLES}.Consumer", *where, *interval)
-            size, threads = ("-s", str(body_bytes)), ("-w", str(_THREADS))
-            program = f"{_EXAMPLES}.TransactionProducer"
-            producer = self._run(stack, "producer", program, *where, *threads, *size, *interval)
-            yield producer, consumer
+    def _example(self, stack: ExitStack, name: str, *how: str) -> Path:
+        """Run one of its benchmark's programs until the stack closes; return what it says."""
+        interval = str(_INTERVAL_SECONDS * 1_000)
+        where = ("-n", self._address, "-t", _TOPIC, "-ri", interval)
+        return self._run(stack, name, f"{_EXAMPLES}.{name}", *where, *how)
 
     def start(self) -> None:
         """Start both; raises `ResolverError` if they don't come up."""
