@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+from resolver.bench.goals import goals
 from resolver.bench.plots import draw
 from resolver.bench.results import Results
 from resolver.bench.tables import markdown
@@ -24,7 +26,8 @@ def write_report(path: Path, document: Path = DOCUMENT) -> None:
     before, _, rest = text.partition(_BEGIN)
     after = rest.partition(_END)[2]
     plots = draw(results, document.with_suffix(""))
-    lines = [_BEGIN, "", *_head(results), *_images(plots, document), *markdown(results), _END]
+    parts = (_head(results), goals(results), _images(plots, document), markdown(results))
+    lines = [_BEGIN, "", *chain(*parts), _END]
     document.write_text(before + "\n".join(lines) + after)
 
 

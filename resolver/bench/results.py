@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from resolver.errors import ResolverError
 
 #: What a measurement found: numbers by name, some of them dictionaries again, by process.
 Figures = dict[str, Any]
+#: The number of a run in a file, and of its round.
+Round = tuple[int, int]
 #: A case of a measurement, and what was found.
 Found = tuple[str, Figures]
 
@@ -75,7 +77,7 @@ class Results:
     def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
         all_ = list(entries)
         self.runs = [entry for entry in all_ if "run" in entry]
-        self._found = [entry for entry in all_ if "measurement" in entry]
+        self._found = list(_of_rounds(all_))
         if not self.runs:
             raise ResolverError("these are no results of scripts/bench: no run begins in them")
         for what in ("machine", "settings"):
@@ -95,7 +97,7 @@ class Results:
 
     def cases(self, measurement: str) -> list[str]:
         """Return the cases of a measurement, in their order."""
-        found = (entry["case"] for entry in self._found if entry["measurement"] == measurement)
+        found = (entry["case"] for _, entry in self._found if entry["measurement"] == measurement)
         return list(dict.fromkeys(found))
 
     def parts(self, measurement: str, case: str, figure: str) -> list[str]:
@@ -110,16 +112,42 @@ class Results:
         found = [one[figure] for one in self._figures(measurement, case) if figure in one]
         if part is not None:
             found = [one.get(part, 0.0) for one in found]
-        if not found:
-            return None
-        return Spread(statistics.median(found), min(found), max(found), len(found))
+        return _spread(found)
+
+    def ratio(self, over: tuple[str, str, str], under: tuple[str, str, str]) -> Spread | None:
+        """Return the ratio of two figures (measurement, case, figure), round by round."""
+        overs, unders = self._by_round(*over), self._by_round(*under)
+        return _spread([overs[at] / unders[at] for at in overs if at in unders])
+
+    def _by_round(self, measurement: str, case: str, figure: str) -> dict[Round, float]:
+        return {
+            at: entry["figures"][figure]
+            for at, entry in self._found
+            if (entry["measurement"], entry["case"]) == (measurement, case)
+        }
 
     def _figures(self, measurement: str, case: str) -> list[dict[str, Any]]:
         return [
             entry["figures"]
-            for entry in self._found
+            for _, entry in self._found
             if (entry["measurement"], entry["case"]) == (measurement, case)
         ]
+
+
+def _of_rounds(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Round, Mapping[str, Any]]]:
+    """Yield what was measured, and which round of which run that was."""
+    run = 0
+    for entry in entries:
+        if "run" in entry:
+            run += 1
+        elif "measurement" in entry:
+            yield (run, entry["round"]), entry
+
+
+def _spread(found: list[float]) -> Spread | None:
+    if not found:
+        return None
+    return Spread(statistics.median(found), min(found), max(found), len(found))
 
 
 def _now() -> str:

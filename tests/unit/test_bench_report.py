@@ -47,6 +47,22 @@ def test_a_report_has_medians_and_their_spread_and_leaves_the_rest_alone(tmp_pat
     assert page.read_text() == text
 
 
+def test_goals_are_compared_round_by_round(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    file = ResultFile(path)
+    for ours, theirs in ((3_000, 1_000), (1_000, 1_000), (800, 500)):  # a run each, of one round
+        file.begin("scripts/bench", "0123456789", MACHINE, {"queues": "4"})
+        file.add(1, "rocketmq", "512 bytes", {"per_second": theirs})
+        file.add(1, "sustained", "512 bytes, bulk", {"per_second": ours})
+        file.add(1, "latency", "200/s", {"p50_ms": 401})
+    page = document(tmp_path)
+    write_report(path, page)
+    text = page.read_text()
+    assert "512 bytes, bulk | ≥ 1.5 times | 1.6 (1 to 3) times | reached |" in text
+    assert "at 200/s, p50 | ≤ 400 ms | 401 (401 to 401) ms | **missed** |" in text
+    assert "512 bytes, threads" not in text  # which was not measured
+
+
 def test_results_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
     found = results(tmp_path / "bench.jsonl", [1_000])
     ResultFile(found).begin("scripts/bench", "0", {**MACHINE, "cores": "4"}, {"queues": "4"})
