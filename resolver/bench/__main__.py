@@ -13,12 +13,13 @@ from pathlib import Path
 from pipelines.session import spark_session
 from resolver.bench.backlog import backlog
 from resolver.bench.catalogue import MEASUREMENTS
-from resolver.bench.machine import code, machine, said
+from resolver.bench.machine import machine, said
 from resolver.bench.report import write_report
 from resolver.bench.results import Figures, ResultFile
 from resolver.bench.scale import FULL, QUICK, QUICKLY, Scale
 from resolver.bench.stage import Stage
 from resolver.broker import Broker
+from resolver.commit import commit
 from resolver.errors import TxResolverError
 from resolver.settings import Settings
 
@@ -57,7 +58,7 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         stage = Stage(spark, settings, Path(folder))
         results = ResultFile(path)
         results.begin(
-            shlex.join(["scripts/bench", *sys.argv[1:]]), code(), machine(), said(settings, scale)
+            shlex.join(["scripts/bench", *sys.argv[1:]]), commit(), machine(), said(settings, scale)
         )
         print(f"results go to {path}; warming up", flush=True)
         backlog(stage, scale.warm_up)

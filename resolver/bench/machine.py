@@ -36,16 +36,6 @@ def machine() -> dict[str, str]:
     }
 
 
-def code() -> str:
-    """Return which commit is measured, and whether anything was changed since."""
-    asked = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return "no known commit"
-    return done.stdout.strip()
-
-
 def said(settings: Settings, scale: Scale) -> dict[str, str]:
     """Return what bears on speed, on both sides."""
     return {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from ..commit import commit
 from ..errors import TxResolverError
 from .audit import audit
 from .fault import Done
@@ -31,6 +32,7 @@ class Campaign:
         self._rate: float = asked["rate"]
         self._rounds = plan(self._seed, asked["counts"])
         self._results = results
+        self._commit = commit()
 
     def run(self, lock: int) -> None:
         """Play what is left; raises `Interrupted` when told to stop."""
@@ -92,7 +94,8 @@ class Campaign:
         except Exception as failed:  # whatever it is, it is what became of the round
             error = str(failed) if isinstance(failed, TxResolverError) else repr(failed)
         verdict = world.judge.verdict.since(before)
-        return _result(one, done, time.monotonic() - started, world, verdict, error)
+        result = _result(one, done, time.monotonic() - started, world, verdict, error)
+        return replace(result, commit=self._commit)
 
 
 def _see_settled(world: World) -> None:

@@ -27,11 +27,13 @@ def summary(results: Results) -> str:
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
     failed = sum(bool(one.error) for one in rounds)
+    commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
     audited = sum(one.transactions for one in audits)
     said = (
-        f"Seed {seed}: {len(rounds):,} of {results.planned:,} rounds, of which {failed} failed; "
-        f"audits without a violation: {held} of {len(audits)}, of {audited:,} transactions. The "
-        f"resolver ended by itself {restarts} times, and was started again as it was."
+        f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds, of which "
+        f"{failed} failed; audits without a violation: {held} of {len(audits)}, of {audited:,} "
+        f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
+        "was."
     )
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
 

@@ -30,6 +30,7 @@ class Result:
     wrong: list[str] = field(default_factory=list)
     restarts: list[str] = field(default_factory=list)
     error: str = ""
+    commit: str = ""
 
     @property
     def holds(self) -> bool:
