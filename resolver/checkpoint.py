@@ -1,7 +1,7 @@
 """What is kept beside Spark's own checkpoint: its identity, planned settings, a rebuild's start.
 
-DIR/spark has Spark's checkpoint; DIR/identity, settings, rebuild and outcomes have a few lines of
-JSON, read and written by Spark, so that they can be wherever the checkpoint can.
+DIR/spark has Spark's checkpoint; DIR/identity, rebuild, outcomes and settings/N are JSON, written
+as Spark writes its own, so that they can be wherever the checkpoint can.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from .checkpoint_files import CheckpointFiles
 from .errors import ResolverError, SettingsError
 from .planned import PlannedSettings
 from .step import StepSettings
@@ -23,24 +23,25 @@ class Checkpoint:
     """A resolver's checkpoint at a path or URI that Spark can write to."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
         self.path = path.rstrip("/")
         self.spark = f"{self.path}/spark"
+        self._files = CheckpointFiles(spark, self.path)
 
     def identity(self) -> str:
         """Return this checkpoint's name, which is made with it and known before its query runs."""
         known = self._read("identity")
-        if not known:
-            known = [uuid.uuid4().hex]
-            self._append("identity", known[0])
-        return str(known[0])
+        if known is None:
+            known = uuid.uuid4().hex
+            self._create("identity", known)
+        return str(known)
 
     def planned(self, settings: StepSettings) -> PlannedSettings:
         """Return the settings of the batches so far and, from the next on, `settings`.
 
         Raises `SettingsError` for another topic prefix than the checkpoint was made with.
         """
-        entries = sorted(self._read("settings"), key=lambda entry: int(entry["number"]))
+        numbers = self._numbers("settings")
+        entries = [self._read(f"settings/{number}") for number in numbers]
         before = PlannedSettings(
             tuple((entry["first_batch"], StepSettings(**entry["settings"])) for entry in entries)
         )
@@ -52,13 +53,14 @@ class Checkpoint:
         batch = self._next_batch()
         planned = before.then(batch, settings)
         if planned is not before:
-            entry = {"number": len(entries), "first_batch": batch, "settings": asdict(settings)}
-            self._append("settings", entry)
+            number = numbers[-1] + 1 if numbers else 0
+            entry = {"first_batch": batch, "settings": asdict(settings)}
+            self._create(f"settings/{number}", entry)
         return planned
 
     def is_rebuild(self) -> bool:
         """Whether this checkpoint was begun as a rebuild."""
-        return bool(self._read("rebuild"))
+        return self._read("rebuild") is not None
 
     def begin_rebuild(self) -> None:
         """Make this checkpoint a rebuild; raises `SettingsError` if it has run before."""
@@ -67,51 +69,45 @@ class Checkpoint:
                 f"checkpoint {self.path} has batches; a rebuild needs a new one: give another path"
             )
         if not self.is_rebuild():
-            self._append("rebuild", {})
+            self._create("rebuild", {})
 
     def outcome_ends(self) -> dict[str, int] | None:
         """Return the end offsets, by partition, of the outcomes that the rebuild starts from."""
-        found = self._read("outcomes")
-        return found[0] if found else None
+        ends: dict[str, int] | None = self._read("outcomes")
+        return ends
 
     def keep_outcome_ends(self, ends: dict[str, int]) -> None:
         """Keep them: a first batch that is replayed must start from the same."""
-        self._append("outcomes", ends)
+        self._create("outcomes", ends)
 
     def is_new(self) -> bool:
         """Whether no batch of its query was committed yet."""
-        return not self._lines("spark/commits")
+        return not self._numbers("spark/commits")
 
     def _next_batch(self) -> int:
         """Return the id of the first batch that Spark has not planned yet."""
-        # By Hadoop's file system, since a checkpoint may be on any. What Spark has not finished
-        # writing has no number for a name.
-        assert self._spark._jvm is not None  # noqa: S101 - only Spark Connect has none
-        folder = self._spark._jvm.org.apache.hadoop.fs.Path(f"{self.spark}/offsets")
-        files = folder.getFileSystem(self._spark._jsc.hadoopConfiguration())
-        if not files.exists(folder):
-            return 0
-        names = [file.getPath().getName() for file in files.listStatus(folder)]
-        return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
+        planned = self._numbers("spark/offsets")
+        return planned[-1] + 1 if planned else 0
 
-    def _read(self, name: str) -> list[Any]:
+    def _numbers(self, folder: str) -> list[int]:
+        """Return the numbers that files of a folder are named by: what is not finished has none."""
+        return sorted(int(name) for name in self._files.names(folder) if name.isdecimal())
+
+    def _read(self, name: str) -> Any:
+        """Return what a file says; None where there is none."""
+        text = self._files.read(name)
         try:
-            return [orjson.loads(line) for line in self._lines(name)]
+            return None if text is None else orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise ResolverError(
                 f"{self.path}/{name}, of the checkpoint, is damaged ({error}): put it back, or "
                 "start with --rebuild, which makes a new checkpoint"
             ) from error
 
-    def _lines(self, name: str) -> list[str]:
+    def _create(self, name: str, entry: Any) -> None:
         try:
-            return [row.value for row in self._spark.read.text(f"{self.path}/{name}").collect()]
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return []
-            raise
-
-    def _append(self, name: str, entry: Any) -> None:
-        line = orjson.dumps(entry).decode()
-        frame = self._spark.createDataFrame([(line,)], "value string").coalesce(1)
-        frame.write.mode("append").text(f"{self.path}/{name}")
+            self._files.create(name, orjson.dumps(entry).decode())
+        except FileExistsError as error:
+            raise ResolverError(
+                f"another process starts with checkpoint {self.path} too: a resolver has its own"
+            ) from error

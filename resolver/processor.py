@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,8 @@ _QUARANTINE_BYTES = 1_048_576 + 32_768
 
 #: How many offsets' outcomes are in one row at most.
 _OUTCOMES_AT_ONCE = 100_000
+#: Spark's, wherever it hashes.
+_HASH_SEED = 42
 # Text would be parsed by the JVM, in each task anew.
 _KEY = StructType([StructField("key", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -92,13 +95,14 @@ def slots(spark: SparkSession, queues: int) -> list[int]:
     Spark hashes keys: of the queues 0 to 3 themselves it would give three to one of four tasks.
     These are even for as many tasks as queues, and for each number that divides the queues.
     """
-    found = (
-        spark.range(200 * queues)
-        .select("id", F.pmod(F.hash(F.col("id").cast("int")), F.lit(queues)).alias("queue"))
-        .groupBy("queue")
-        .agg(F.min("id").alias("slot"))
-    )
-    keys = {row.queue: row.slot for row in found.collect()}
+    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+    # What a hash partitioning does with an int; a job of Spark's for it would delay each start.
+    hashed = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt
+    keys: dict[int, int] = {}
+    for slot in itertools.count():
+        keys.setdefault(hashed(slot, _HASH_SEED) % queues, slot)
+        if len(keys) == queues:
+            break
     return [keys[queue] for queue in range(queues)]
 
 

@@ -57,8 +57,8 @@ def _damages() -> dict[str, Planned]:
         faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
         log = damaged(newest("tables/*/_delta_log"), spoil)
         faults[f"{spoil.__name__} the last of a Delta log"] = Planned("damage", log, 2)
-    for name in ("identity", "settings"):
-        fault = damaged(named(f"checkpoints/resolve/{name}/part-*"), truncate)
+    for name, file in (("identity", "identity"), ("settings", "settings/0")):
+        fault = damaged(named(f"checkpoints/resolve/{file}"), truncate)
         faults[f"truncate resolve's {name}"] = Planned("damage", fault, 2)
     for name in ("spark", "spark/state", "identity", "settings"):
         fault = damaged(named(f"checkpoints/resolve/{name}"), lose)

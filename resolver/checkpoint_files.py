@@ -1,0 +1,58 @@
+"""Small files of a checkpoint, wherever it is: written and read as Spark does its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+class CheckpointFiles:
+    """The files below a folder, a path or URI; a file is there whole or not at all."""
+
+    def __init__(self, spark: SparkSession, folder: Path | str) -> None:
+        assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+        self._jvm: Any = spark._jvm
+        self._folder = str(folder).rstrip("/")
+        checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        self._manager = checkpointing.CheckpointFileManager.create(
+            self._path(""), spark._jsparkSession.sessionState().newHadoopConf()
+        )
+
+    def names(self, folder: str) -> list[str]:
+        """Return what is in a folder below; nothing where there is no such folder."""
+        path = self._path(folder)
+        if not self._manager.exists(path):
+            return []
+        return [str(file.getPath().getName()) for file in self._manager.list(path)]
+
+    def read(self, name: str) -> str | None:
+        """Return a file's text; None where there is no such file."""
+        path = self._path(name)
+        if not self._manager.exists(path):
+            return None
+        stream = self._manager.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def create(self, name: str, text: str) -> None:
+        """Write a new file; raises `FileExistsError` where there is one."""
+        path = self._path(name)
+        self._manager.mkdirs(path.getParent())
+        try:
+            stream = self._manager.createAtomic(path, False)
+            stream.write(text.encode())
+            stream.close()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _EXISTS:
+                raise FileExistsError(name) from error
+            raise
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._folder}/{name}")
