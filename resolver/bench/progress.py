@@ -75,8 +75,10 @@ def batch_figures(query: StreamingQuery, after: int) -> Figures:
         "batch_p50_ms": statistics.median(taken),
         "batch_max_ms": taken[-1],
         "batch_records": statistics.median(_records(one) for one in batches),
+        # A batch that was planned before a restart has not all parts.
         "batch_parts_ms": {
-            part: statistics.median(one.durationMs[part] for one in batches) for part in _PARTS
+            part: statistics.median(one.durationMs.get(part, 0) for one in batches)
+            for part in _PARTS
         },
     }
 
