@@ -8,7 +8,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+#: Hadoop's, and Spark's own kind of it.
+_EXISTS = "FileAlreadyExistsException"
 
 
 class CheckpointFiles:
@@ -24,11 +25,12 @@ class CheckpointFiles:
         )
 
     def names(self, folder: str) -> list[str]:
-        """Return what is in a folder below; nothing where there is no such folder."""
+        """Return what is whole in a folder below; nothing where there is no such folder."""
         path = self._path(folder)
         if not self._manager.exists(path):
             return []
-        return [str(file.getPath().getName()) for file in self._manager.list(path)]
+        names = [str(file.getPath().getName()) for file in self._manager.list(path)]
+        return [name for name in names if not name.startswith(".")]
 
     def read(self, name: str) -> str | None:
         """Return a file's text; None where there is no such file."""
@@ -50,7 +52,7 @@ class CheckpointFiles:
             stream.write(text.encode())
             stream.close()
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _EXISTS:
+            if error.java_exception.getClass().getName().endswith(_EXISTS):
                 raise FileExistsError(name) from error
             raise
 

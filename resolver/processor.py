@@ -97,10 +97,10 @@ def slots(spark: SparkSession, queues: int) -> list[int]:
     """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
     # What a hash partitioning does with an int; a job of Spark's for it would delay each start.
-    hashed = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt
+    hashing = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED)
     keys: dict[int, int] = {}
     for slot in itertools.count():
-        keys.setdefault(hashed(slot, _HASH_SEED) % queues, slot)
+        keys.setdefault(hashing.hashInt(slot) % queues, slot)
         if len(keys) == queues:
             break
     return [keys[queue] for queue in range(queues)]
