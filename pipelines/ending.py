@@ -39,6 +39,8 @@ def _stop_session() -> None:
 
 def _close(gateway: Any) -> None:
     """Let the JVM end, as it does when its input ends."""
+    # Else its thread that lets go of objects in the JVM would say, at length, that there is none.
+    gateway._gateway_client.is_connected = False
     # Not by gateway.shutdown(), which waits for ever where a batch's function is still called.
     gateway.proc.stdin.close()
     # Another session of this process needs another JVM.

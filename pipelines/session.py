@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -61,12 +62,14 @@ def spark_session(
     `home`/spark if a home is given. [spark] wins over spark-submit's --conf.
     """
     submitted = under_spark_submit()
+    python = sys.executable if submitted or home is None else _python(home)
     # The worker that prepares a stateful processor on the driver knows only this, no option.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not submitted or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = python
     builder = SparkSession.builder.appName(app_name)
     if not submitted:
         builder = builder.master(master or _MASTER)
-    for key, value in _conf(settings, home, submitted).items():
+    for key, value in _conf(settings, home, submitted, python).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if not submitted:
@@ -102,9 +105,9 @@ def _show_packages_to_workers_here(spark: SparkSession) -> None:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
-def _conf(settings: Settings, home: Path | None, submitted: bool) -> dict[str, str]:
+def _conf(settings: Settings, home: Path | None, submitted: bool, python: str) -> dict[str, str]:
     """Merge the options; the last wins: defaults, spark-submit's, [spark], required ones."""
-    defaults = {**DEFAULTS, "spark.pyspark.python": sys.executable}
+    defaults = {**DEFAULTS, "spark.pyspark.python": python}
     if submitted:
         # Only the JVM knows what spark-submit was given, and Python is not yet connected to it.
         SparkContext._ensure_initialized()
@@ -137,10 +140,29 @@ def _before_the_jvm() -> dict[str, str]:
     }
 
 
+def _python(home: Path) -> str:
+    """Return a program that is our Python, for Spark to start its workers with.
+
+    Spark puts a zip of PySpark's sources before all else that they import, and each process would
+    compile them anew: eight of them, one after the other, before the first batch.
+    """
+    program = _own_folder(home) / "python"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    path = shlex.quote(os.environ.get("PYTHONPATH", ""))
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {shlex.quote(sys.executable)} "$@"\n')
+    program.chmod(0o755)
+    runs = os.access(program, os.X_OK)  # not where a disk is mounted so that nothing may
+    return str(program) if runs else sys.executable
+
+
+def _own_folder(home: Path) -> Path:
+    return (home / "spark").resolve()
+
+
 def _folders(home: Path | None) -> dict[str, str]:
     if home is None:
         return {}
-    own = (home / "spark").resolve()
+    own = _own_folder(home)
     return {
         "spark.local.dir": str(own / "local"),
         "spark.sql.warehouse.dir": str(own / "warehouse"),

@@ -17,27 +17,24 @@ class CheckpointFiles:
 
     def __init__(self, spark: SparkSession, folder: Path | str) -> None:
         assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+        self._spark = spark
         self._jvm: Any = spark._jvm
         self._folder = str(folder).rstrip("/")
-        checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = checkpointing.CheckpointFileManager.create(
-            self._path(""), spark._jsparkSession.sessionState().newHadoopConf()
-        )
 
     def names(self, folder: str) -> list[str]:
         """Return what is whole in a folder below; nothing where there is no such folder."""
-        path = self._path(folder)
-        if not self._manager.exists(path):
+        manager, path = self._manager(), self._path(folder)
+        if not manager.exists(path):
             return []
-        names = [str(file.getPath().getName()) for file in self._manager.list(path)]
+        names = [str(file.getPath().getName()) for file in manager.list(path)]
         return [name for name in names if not name.startswith(".")]
 
     def read(self, name: str) -> str | None:
         """Return a file's text; None where there is no such file."""
-        path = self._path(name)
-        if not self._manager.exists(path):
+        manager, path = self._manager(), self._path(name)
+        if not manager.exists(path):
             return None
-        stream = self._manager.open(path)
+        stream = manager.open(path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
@@ -45,16 +42,22 @@ class CheckpointFiles:
 
     def create(self, name: str, text: str) -> None:
         """Write a new file; raises `FileExistsError` where there is one."""
-        path = self._path(name)
-        self._manager.mkdirs(path.getParent())
+        manager, path = self._manager(), self._path(name)
+        manager.mkdirs(path.getParent())
         try:
-            stream = self._manager.createAtomic(path, False)
+            stream = manager.createAtomic(path, False)
             stream.write(text.encode())
             stream.close()
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName().endswith(_EXISTS):
                 raise FileExistsError(name) from error
             raise
+
+    def _manager(self) -> Any:
+        """Return Spark's; it is not kept: to let go of it when the JVM has ended is an error."""
+        checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        options = self._spark._jsparkSession.sessionState().newHadoopConf()
+        return checkpointing.CheckpointFileManager.create(self._path(""), options)
 
     def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._folder}/{name}")
