@@ -115,7 +115,7 @@ def _listed() -> str:
             "measurements:",
             *lines,
             f"  {_COMPARE:10} {', '.join(_named([_COMPARE]))}: without a name",
-            f"  {_GROWTH:10} {', '.join(_named([_GROWTH]))}: half an hour a round",
+            f"  {_GROWTH:10} {', '.join(_named([_GROWTH]))}: an hour a round",
             f"  with --quick and no name: {', '.join(QUICKLY)}",
         ]
     )
