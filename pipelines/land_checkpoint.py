@@ -30,7 +30,7 @@ def planned(spark: SparkSession, checkpoint: Path | str) -> Planned | None:
     begin = _last_line(files, "sources/0/0")
     if begin is None:
         return None
-    batch_id = max((int(name) for name in files.names("offsets") if name.isdecimal()), default=-1)
+    batch_id = max(files.numbers("offsets"), default=-1)
     offsets = begin if batch_id < 0 else _last_line(files, f"offsets/{batch_id}")
     identity = _last_line(files, "metadata")
     query_id = json.loads(identity)["id"] if identity else ""

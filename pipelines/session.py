@@ -148,8 +148,8 @@ def _python(home: Path) -> str:
     """
     program = _own_folder(home) / "python"
     program.parent.mkdir(parents=True, exist_ok=True)
-    path = shlex.quote(os.environ.get("PYTHONPATH", ""))
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {shlex.quote(sys.executable)} "$@"\n')
+    path, python = shlex.quote(os.environ.get("PYTHONPATH", "")), shlex.quote(sys.executable)
+    program.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {python} "$@"\n')
     program.chmod(0o755)
     runs = os.access(program, os.X_OK)  # not where a disk is mounted so that nothing may
     return str(program) if runs else sys.executable

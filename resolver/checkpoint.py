@@ -40,7 +40,7 @@ class Checkpoint:
 
         Raises `SettingsError` for another topic prefix than the checkpoint was made with.
         """
-        numbers = self._numbers("settings")
+        numbers = self._files.numbers("settings")
         entries = [self._read(f"settings/{number}") for number in numbers]
         before = PlannedSettings(
             tuple((entry["first_batch"], StepSettings(**entry["settings"])) for entry in entries)
@@ -82,16 +82,12 @@ class Checkpoint:
 
     def is_new(self) -> bool:
         """Whether no batch of its query was committed yet."""
-        return not self._numbers("spark/commits")
+        return not self._files.numbers("spark/commits")
 
     def _next_batch(self) -> int:
         """Return the id of the first batch that Spark has not planned yet."""
-        planned = self._numbers("spark/offsets")
+        planned = self._files.numbers("spark/offsets")
         return planned[-1] + 1 if planned else 0
-
-    def _numbers(self, folder: str) -> list[int]:
-        """Return the numbers that files of a folder are named by: what is not finished has none."""
-        return sorted(int(name) for name in self._files.names(folder) if name.isdecimal())
 
     def _read(self, name: str) -> Any:
         """Return what a file says; None where there is none."""

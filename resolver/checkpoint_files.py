@@ -29,6 +29,10 @@ class CheckpointFiles:
         names = [str(file.getPath().getName()) for file in manager.list(path)]
         return [name for name in names if not name.startswith(".")]
 
+    def numbers(self, folder: str) -> list[int]:
+        """Return the numbers that files of a folder are named by, in their order."""
+        return sorted(int(name) for name in self.names(folder) if name.isdecimal())
+
     def read(self, name: str) -> str | None:
         """Return a file's text; None where there is no such file."""
         manager, path = self._manager(), self._path(name)

@@ -102,14 +102,14 @@ class Results:
 
     def parts(self, measurement: str, case: str, figure: str) -> list[str]:
         """Return the processes that a figure is given for."""
-        found = (part for one in self._figures(measurement, case) for part in one.get(figure, ()))
+        found = (part for one in self._by_round(measurement, case, figure).values() for part in one)
         return list(dict.fromkeys(found))
 
     def spread(
         self, measurement: str, case: str, figure: str, part: str | None = None
     ) -> Spread | None:
         """Return a figure over all rounds, None where there is none."""
-        found = [one[figure] for one in self._figures(measurement, case) if figure in one]
+        found: list[Any] = list(self._by_round(measurement, case, figure).values())
         if part is not None:
             found = [one.get(part, 0.0) for one in found]
         return _spread(found)
@@ -119,19 +119,13 @@ class Results:
         overs, unders = self._by_round(*over), self._by_round(*under)
         return _spread([overs[at] / unders[at] for at in overs if at in unders])
 
-    def _by_round(self, measurement: str, case: str, figure: str) -> dict[Round, float]:
+    def _by_round(self, measurement: str, case: str, figure: str) -> dict[Round, Any]:
         return {
             at: entry["figures"][figure]
             for at, entry in self._found
             if (entry["measurement"], entry["case"]) == (measurement, case)
+            and figure in entry["figures"]
         }
-
-    def _figures(self, measurement: str, case: str) -> list[dict[str, Any]]:
-        return [
-            entry["figures"]
-            for _, entry in self._found
-            if (entry["measurement"], entry["case"]) == (measurement, case)
-        ]
 
 
 def _of_rounds(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Round, Mapping[str, Any]]]:

@@ -94,8 +94,27 @@ class Campaign:
         except Exception as failed:  # whatever it is, it is what became of the round
             error = str(failed) if isinstance(failed, TxResolverError) else repr(failed)
         verdict = world.judge.verdict.since(before)
-        result = _result(one, done, time.monotonic() - started, world, verdict, error)
-        return replace(result, commit=self._commit)
+        return self._result(one, done, time.monotonic() - started, world, verdict, error)
+
+    def _result(
+        self, one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
+    ) -> Result:
+        return Result(
+            number=one.number,
+            world=one.world,
+            fault=one.fault,
+            what=done.what,
+            proof=done.proof,
+            took=round(took, 2),
+            recovery=round(world.judge.recovery or 0, 2),
+            transactions=verdict.settled,
+            lost=verdict.lost,
+            doubled=verdict.doubled,
+            wrong=verdict.wrong,
+            restarts=list(world.restarts),
+            error=error,
+            commit=self._commit,
+        )
 
 
 def _see_settled(world: World) -> None:
@@ -103,26 +122,6 @@ def _see_settled(world: World) -> None:
     owed = set(world.judge.open)
     world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
     world.settle(owed)
-
-
-def _result(
-    one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
-) -> Result:
-    return Result(
-        number=one.number,
-        world=one.world,
-        fault=one.fault,
-        what=done.what,
-        proof=done.proof,
-        took=round(took, 2),
-        recovery=round(world.judge.recovery or 0, 2),
-        transactions=verdict.settled,
-        lost=verdict.lost,
-        doubled=verdict.doubled,
-        wrong=verdict.wrong,
-        restarts=list(world.restarts),
-        error=error,
-    )
 
 
 def _line(result: Result) -> str:
