@@ -26,7 +26,7 @@ from ..topics import ensure_topics
 from .marker import Marker, MarkerGroup
 from .packed import Decision, Message, as_message, unpack
 from .targets import Targets
-from .transaction import Refused, TransactionalProducer
+from .transaction import Narrow, Refused, TransactionalProducer
 from .undeliverable import Undeliverable
 
 logger = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Delivery:
         self._claim(found, is_new, rebuild)
         ops, queues = self._names.op, range(self._settings.queues)
         fences = [as_message(fence_record(ops, queue)) for queue in queues]
-        self._producer.write(fences, self._marker, {})
+        self._producer.write(fences, self._marker, Narrow({}))
         return found
 
     def _claim(self, found: Marker | None, is_new: bool, rebuild: bool) -> None:

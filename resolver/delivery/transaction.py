@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -26,6 +26,8 @@ _INIT_SECONDS = 60.0
 _FLUSH_SECONDS = 120.0
 _OFFSETS_SECONDS = 10.0
 _COMMIT_SECONDS = 120.0
+#: For how long a failed call's reason may still be on its way.
+_REPORT_SECONDS = 1.0
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
 
@@ -53,13 +55,13 @@ MESSAGE_ERRORS = frozenset(
 
 
 class Refused(Exception):
-    """A topic refuses records for good; `message` is the one, where only that one was sent."""
+    """A topic refuses records for good: one of `messages`, or, where there are none, any."""
 
-    def __init__(self, topic: str, error: KafkaError, message: Message | None) -> None:
+    def __init__(self, topic: str, error: KafkaError, messages: Sequence[Message]) -> None:
         super().__init__(f"{topic}: {error.str()}")
         self.topic = topic
         self.error = error
-        self.message = message
+        self.messages = messages
 
     @property
     def is_size(self) -> bool:
@@ -68,6 +70,13 @@ class Refused(Exception):
             KafkaError.MSG_SIZE_TOO_LARGE,
             KafkaError.RECORD_LIST_TOO_LARGE,
         )
+
+
+class Narrow(NamedTuple):
+    """What may be on its way at a time: to some topics so many bytes, some messages only alone."""
+
+    topics: Mapping[str, int]
+    alone: Set[Message] = frozenset()
 
 
 class TransactionalProducer:
@@ -95,23 +104,27 @@ class TransactionalProducer:
             "linger.ms": 5,
         }
         self._producer = Producer(client_config(settings, **ours))
-        self._producer.init_transactions(_INIT_SECONDS)
+        try:
+            self._producer.init_transactions(_INIT_SECONDS)
+        except BaseException:
+            self.drop()  # it refers to its client, which refers to it: nothing else would free both
+            raise
 
-    def write(self, messages: Iterable[Message], marker: Marker, narrow: dict[str, int]) -> None:
+    def write(self, messages: Iterable[Message], marker: Marker, narrow: Narrow) -> None:
         """Write messages and the marker in one transaction.
 
-        `narrow` names topics whose limit is below that of a record batch, in bytes: no more than
-        that is on its way to one of them at a time. Raises `Refused` or `KafkaException`; then
-        this producer is of no use any more.
+        Raises `Refused` or `KafkaException`; then this producer is of no use any more.
         """
         self._producer.begin_transaction()
         logger.debug("batch %d: transaction open", marker.batch)
-        count = self._send(messages, narrow)
-        # While the records are on their way.
-        positions, metadata = self._group.positions(marker), self._group.metadata()
-        send_offsets = self._producer.send_offsets_to_transaction
-        _in_time(lambda: send_offsets(positions, metadata, _OFFSETS_SECONDS), _OFFSETS_SECONDS)
-        self._flush()
+        try:
+            count = self._send(messages, narrow)
+            # While the records are on their way.
+            self._send_offsets(marker)
+            self._flush()
+        except KafkaException:
+            self._raise_refusal()
+            raise
         logger.debug("batch %d: %d records written", marker.batch, count)
         self._producer.commit_transaction(_COMMIT_SECONDS)
         logger.debug("batch %d: transaction committed, %d records", marker.batch, count)
@@ -124,11 +137,12 @@ class TransactionalProducer:
         self._producer.purge(blocking=False)
         del self._producer
 
-    def _send(self, messages: Iterable[Message], narrow: dict[str, int]) -> int:
+    def _send(self, messages: Iterable[Message], narrow: Narrow) -> int:
         count = 0
         for count, message in enumerate(messages, 1):
-            if message.topic in narrow:
-                self._make_room(message, narrow[message.topic])
+            if message.topic in narrow.topics:
+                limit = 0 if message in narrow.alone else narrow.topics[message.topic]
+                self._make_room(message, limit)
             self._produce(message)
             if count % _POLL_EVERY == 0:
                 self._serve(self._producer.poll, 0)
@@ -160,8 +174,13 @@ class TransactionalProducer:
                 self._raise_failures()
             except KafkaException as error:
                 if error.args[0].code() in MESSAGE_ERRORS:
-                    raise Refused(topic, error.args[0], message) from error
+                    raise Refused(topic, error.args[0], [message]) from error
                 raise
+
+    def _send_offsets(self, marker: Marker) -> None:
+        positions, metadata = self._group.positions(marker), self._group.metadata()
+        send_offsets = self._producer.send_offsets_to_transaction
+        _in_time(lambda: send_offsets(positions, metadata, _OFFSETS_SECONDS), _OFFSETS_SECONDS)
 
     def _flush(self) -> None:
         """Wait until each record is acknowledged; `commit` alone would pass over local refusals."""
@@ -191,14 +210,22 @@ class TransactionalProducer:
         if error is not None:
             self._failures.append((message.topic(), error))
 
+    def _raise_refusal(self) -> None:
+        """Raise `Refused` if a failed call was a refusal's consequence.
+
+        Once one record of many is refused the transaction has failed: any call may say only that,
+        and records behind it may be reported before it.
+        """
+        give_up_at = time.monotonic() + _REPORT_SECONDS
+        while time.monotonic() < give_up_at:
+            for topic, error in self._failures:
+                if error.code() in TOPIC_ERRORS | MESSAGE_ERRORS:
+                    raise Refused(topic, error, self._on_their_way.get(topic, []))
+            self._serve(self._producer.poll, _POLL_SECONDS)
+
     def _raise_failures(self) -> None:
-        if not self._failures:
-            return
-        for topic, error in self._failures:
-            if error.code() in TOPIC_ERRORS | MESSAGE_ERRORS:
-                sent = self._on_their_way.get(topic, [])
-                raise Refused(topic, error, sent[0] if len(sent) == 1 else None)
-        raise KafkaException(self._failures[0][1])
+        if self._failures:
+            raise KafkaException(self._failures[0][1])
 
 
 def _in_time(call: Callable[[], None], seconds: float) -> None:

@@ -17,7 +17,7 @@ from ..protocol import Names
 from ..settings import Settings
 from .packed import Decision, Message
 from .targets import Target, Targets, batch_bytes
-from .transaction import TOPIC_ERRORS, Refused
+from .transaction import TOPIC_ERRORS, Narrow, Refused
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 _MAX_AGE_SECONDS = 60.0
 #: What librdkafka puts into one batch at most (`batch.size`).
 _PRODUCERS_BATCH = 1_000_000
+#: Of a topic that refuses one of many messages: how many bytes are sent at a time, to find it.
+_GROUP_BYTES = 64 * 1024
 #: What fits wherever as much as a half may be stored.
 _SMALL_BYTES = 256 * 1024
 
@@ -33,7 +35,8 @@ _SMALL_BYTES = 256 * 1024
 class _Learned:
     """Refusals: of topics, of sizes from so many bytes on, of timestamps from one on, of messages.
 
-    To the topics in `alone` one message is sent at a time, until it shows which one is at fault.
+    Of the topics in `groups` it is not known yet which message is at fault: so many bytes are sent
+    at a time, and alone what is in `suspects`, which was refused together.
     """
 
     since: float
@@ -41,7 +44,8 @@ class _Learned:
     sizes: dict[str, int] = field(default_factory=dict)
     stamps: dict[str, int] = field(default_factory=dict)
     messages: dict[Message, str] = field(default_factory=dict)
-    alone: set[str] = field(default_factory=set)
+    groups: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, set[Message]] = field(default_factory=dict)
 
 
 class Undeliverable:
@@ -64,7 +68,7 @@ class Undeliverable:
 
         Not of a group's check topic, though: what is wrong with it is that group's matter.
         """
-        learned, topic, message = self._learned, refused.topic, refused.message
+        learned, topic = self._learned, refused.topic
         is_topic = refused.error.code() in TOPIC_ERRORS
         if self._is_ours(topic) and not (is_topic and self._is_check(topic)):
             raise DeliveryError(
@@ -73,14 +77,26 @@ class Undeliverable:
             )
         if is_topic:
             learned.topics[topic] = refused.error.str()
-        elif message is None:
-            learned.alone.add(topic)
-        elif refused.is_size and not self._compressed:
+        elif len(refused.messages) == 1:
+            self._learn_of(refused.messages[0], refused)
+        elif topic not in learned.groups:
+            learned.groups[topic] = _GROUP_BYTES
+        elif refused.is_size:  # of all together, it may be
+            learned.groups[topic] //= 8
+        else:
+            learned.suspects.setdefault(topic, set()).update(refused.messages)
+
+    def _learn_of(self, message: Message, refused: Refused) -> None:
+        learned, topic = self._learned, refused.topic
+        if refused.is_size and not self._compressed:
             learned.sizes[topic] = min(learned.sizes.get(topic, 2**63), batch_bytes(message))
         elif refused.error.code() == KafkaError.INVALID_TIMESTAMP and self._is_ahead(topic):
             learned.stamps[topic] = min(learned.stamps.get(topic, 2**63), message.timestamp_ms)
         else:
             learned.messages[message] = refused.error.str()
+        learned.suspects.pop(topic, None)
+        if not refused.is_size:  # a limit holds for many together too
+            learned.groups.pop(topic, None)
 
     def missing(self, topics: set[str]) -> set[str]:
         """Return those of the topics that don't exist."""
@@ -90,8 +106,8 @@ class Undeliverable:
         """Ask the cluster anew: topics were made."""
         self._targets.forget()
 
-    def sort(self, decisions: list[Decision]) -> tuple[list[Decision], dict[str, int]]:
-        """Return decisions that can be written, and the topics to be written to in small parts.
+    def sort(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
+        """Return decisions that can be written, and what is to be sent in small parts.
 
         A commit that can't be delivered is replaced by its end; a check of a group without a topic
         is left out, as the next one will be sent again; an output that is too large is cut.
@@ -103,7 +119,7 @@ class Undeliverable:
             writable, narrow = self._sort(decisions)
         return writable, narrow
 
-    def _sort(self, decisions: list[Decision]) -> tuple[list[Decision], dict[str, int]]:
+    def _sort(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
         topics = {decision.message.topic for decision in decisions if decision.message}
         ours = {self._names.half, self._names.discarded, self._names.resolution}
         targets = self._targets.look_up(topics | ours)
@@ -147,7 +163,7 @@ class Undeliverable:
         learned = self._learned
         if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False
-        of_topic = (learned.sizes, learned.stamps, learned.alone)
+        of_topic = (learned.sizes, learned.stamps, learned.groups)
         refused_some = any(topic in known for known in of_topic) or learned.messages
         target = targets[topic]
         limited = target.compacted or not target.writable or target.oldest_ms is not None
@@ -158,14 +174,16 @@ class Undeliverable:
         limit, largest = targets[topic].max_bytes, targets[self._names.half].max_bytes
         return limit is not None and largest is not None and limit < max(largest, _PRODUCERS_BATCH)
 
-    def _narrow(self, targets: dict[str, Target]) -> dict[str, int]:
+    def _narrow(self, targets: dict[str, Target]) -> Narrow:
         """Return how many bytes may be on their way to a topic: its limit holds for a batch."""
-        narrow = {
+        topics = {
             topic: target.max_bytes or 0
             for topic, target in targets.items()
             if self._is_narrow(topic, targets)
         }
-        return narrow | dict.fromkeys(self._learned.alone, 0)
+        for topic, group in self._learned.groups.items():
+            topics[topic] = min(group, topics.get(topic, group))
+        return Narrow(topics, frozenset().union(*self._learned.suspects.values()))
 
     def _error(self, message: Message, target: Target | None) -> str | None:
         """Return why a message can't be delivered."""

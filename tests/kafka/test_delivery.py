@@ -162,6 +162,22 @@ def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
     assert sum("batch 0: transaction open" in line for line in caplog.messages) < 5
 
 
+def test_one_message_that_is_refused_among_many_does_not_stop_them(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    """It is refused while the others are still being handed over."""
+    now_ms = time.time_ns() // 1_000_000
+    names = Names(settings.topic_prefix)
+    batch = [_commit(real, offset, now_ms, names) for offset in range(40_000)]
+    batch[30_000] = _commit(real, 30_000, now_ms + 7_200_000, names)
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(0, [msgpack.packb(batch)])
+    delivered = _values(settings, real)
+    assert len(delivered) == len(set(delivered)) == 39_999
+    assert _values(settings, names.discarded) == [b"30000"]
+
+
 def _commit(topic: str, offset: int, stored_at_ms: int, names: Names) -> Decision:
     half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [])
     at = HalfAt(0, offset, stored_at_ms, half, half.to_record(names.half, 0).headers)
