@@ -96,10 +96,7 @@ class Records:
     def _assign(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
         """Begin to fetch what is left of ranges, behind what was found of them."""
         self._consumer.incremental_assign(
-            [
-                TopicPartition(*at, found[at][-1].offset + 1 if found[at] else offsets.start)
-                for at, offsets in left.items()
-            ]
+            [TopicPartition(*at, _next(offsets, found[at])) for at, offsets in left.items()]
         )
 
     def _read(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
@@ -140,6 +137,8 @@ class Records:
         if offsets is None:
             return None  # read already
         if error is None and offset < offsets.end:
+            if offset < _next(offsets, found[place]):
+                raise ResolverError(f"{place} gave offset {offset} out of order; start again")
             found[place].append(_stored(message, offset))
             offset += 1
         if offset >= offsets.end:
@@ -160,6 +159,10 @@ class Records:
                 f"{error.str()}: {remedy}"
             )
         return str(error.str())
+
+
+def _next(offsets: Range, found: list[StoredRecord]) -> int:
+    return found[-1].offset + 1 if found else offsets.start
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:
