@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.failure import query_failed
 from pipelines.running import STOP_SECONDS, finish_batch, has_run, run_until_stopped
-from pipelines.session import spark_session
+from pipelines.session import spark_session, sql_options
 from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
 from resolver.delivery import Delivery
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: A batch's time is a literal in its plan, for which Spark would compile its classes anew in each
 #: batch, to compute a row or two.
-_INTERPRETED = ("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 class Resolve:
@@ -135,8 +135,7 @@ class Resolve:
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
         planned = self._checkpoint.planned(step_settings(self._settings))
         keys = slots(self._spark, self._settings.queues)
-        count = tasks(self._spark, self._settings.queues)
-        self._spark.conf.set("spark.sql.shuffle.partitions", count)
+        count = {"spark.sql.shuffle.partitions": str(tasks(self._spark, self._settings.queues))}
         new = ranges(self._spark, self._settings)
         writer = (
             decide(new, self._settings, planned, keys, settled)
@@ -147,13 +146,12 @@ class Resolve:
         )
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "resolve")
-        self._spark.conf.set(*_INTERPRETED)
         try:
-            return writer.start()
+            with sql_options(self._spark, {**count, **_INTERPRETED}):
+                return writer.start()
         except (PySparkException, Py4JJavaError) as failure:  # as where its files are damaged
             raise self._query_failed(failure) from failure
         finally:
-            self._spark.conf.unset(_INTERPRETED[0])
             context.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
     def _query_failed(self, failure: Exception) -> TxResolverError:

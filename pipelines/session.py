@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,6 +81,19 @@ def spark_session(
     return spark
 
 
+@contextmanager
+def sql_options(spark: SparkSession, options: Mapping[str, str]) -> Iterator[None]:
+    """Let queries that are started inside run with these options; the session keeps its own."""
+    own = {name: str(spark.conf.get(name)) for name in options}
+    for name, value in options.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in own.items():
+            spark.conf.set(name, value)
+
+
 def _write_no_checksums(spark: SparkSession) -> None:
     """Let Hadoop write files on a local disk without a second one that has their checksums.
 
@@ -114,7 +129,7 @@ def _conf(settings: Settings, home: Path | None, submitted: bool, python: str) -
         given = SparkConf()
         chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
     else:
-        chosen = {**defaults, **_before_the_jvm(), **_folders(home)}
+        chosen = {**defaults, **_before_the_jvm(), **_of_home(home)}
     shuffles = {"spark.sql.shuffle.partitions": str(settings.queues)}
     return {**chosen, **settings.spark_conf, **REQUIRED, **shuffles}
 
@@ -126,12 +141,6 @@ def _before_the_jvm() -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(map(str, _jars())),
         "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={logging}"',
-        # On a local disk it is as safe as the default (a new file, then a rename) and several times
-        # as fast: the default forks a process for each look at a file. Not so on HDFS.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing."
-            "FileSystemBasedCheckpointFileManager"
-        ),
         # Decisions of a large batch needn't go over a socket to this same process.
         "spark.task.maxDirectResultSize": "128m",
         # All in one process: no other machine has to reach this one.
@@ -159,13 +168,19 @@ def _own_folder(home: Path) -> Path:
     return (home / "spark").resolve()
 
 
-def _folders(home: Path | None) -> dict[str, str]:
+def _of_home(home: Path | None) -> dict[str, str]:
     if home is None:
         return {}
     own = _own_folder(home)
     return {
         "spark.local.dir": str(own / "local"),
         "spark.sql.warehouse.dir": str(own / "warehouse"),
+        # On a local disk, as a home is, it is as safe as the default (a new file, then a rename)
+        # and several times as fast: the default forks a process for each look at a file.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing."
+            "FileSystemBasedCheckpointFileManager"
+        ),
     }
 
 

@@ -50,8 +50,12 @@ class CheckpointFiles:
         manager.mkdirs(path.getParent())
         try:
             stream = manager.createAtomic(path, False)
-            stream.write(text.encode())
-            stream.close()
+            try:
+                stream.write(text.encode())
+                stream.close()
+            except Py4JJavaError:
+                stream.cancel()  # else its beginning would stay there, under a name of its own
+                raise
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName().endswith(_EXISTS):
                 raise FileExistsError(name) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipelines.session import sql_options
 from resolver.bench.stage import Stage
 from resolver.processor import tasks
 
@@ -14,19 +15,11 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
 }
-_TASKS = "spark.sql.shuffle.partitions"
 
 
 @contextmanager
 def native_settings(stage: Stage) -> Iterator[int]:
     """Let queries that are started inside run with them, on as many tasks as the resolver's."""
     count = tasks(stage.spark, stage.settings.queues)
-    conf, chosen = stage.spark.conf, {**_SETTINGS, _TASKS: str(count)}
-    ours = {name: str(conf.get(name)) for name in chosen}
-    for name, value in chosen.items():
-        conf.set(name, value)
-    try:
+    with sql_options(stage.spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(count)}):
         yield count
-    finally:
-        for name, value in ours.items():
-            conf.set(name, value)
