@@ -31,8 +31,6 @@ from ..step import Decisions, Ended
 #: Spark moves rows whole: what one row of decisions may hold.
 _PART_BYTES = 4 * 1024 * 1024
 _PART_DECISIONS = 10_000
-#: What a refused element carries of its op's value: each element of the op may be refused.
-_ELEMENT_BYTES = 16 * 1024
 #: More than what Kafka puts around the records of a batch.
 _BATCH_BYTES = 128
 
@@ -125,8 +123,7 @@ def _rows(
     for check in decisions.checks:
         yield check_record(check.at, check.checks, names), None, None
     for refused in decisions.refused:
-        limit = max_bytes if refused.element is None else min(max_bytes, _ELEMENT_BYTES)
-        yield refused.to_record(names, limit), None, None
+        yield refused.to_record(names, max_bytes), None, None
 
 
 def _ended(ended: Ended, names: Names, batch: Batch, packer: msgpack.Packer) -> _Row:

@@ -12,6 +12,9 @@ from ..errors import MalformedOp
 from . import names as n
 from .record import Headers, Record, short
 
+#: Of an actor, in what is kept of an op while its elements wait and in what is said of one refused.
+_ACTOR_CHARACTERS = 200
+
 
 class TransactionStatus(str, Enum):
     """What is known of a local transaction."""
@@ -47,8 +50,20 @@ class Op:
     actor: str | None = None
     malformed: tuple[tuple[int, str], ...] = ()
 
+    def about(self, *elements: Element) -> Op:
+        """Return the op with only these elements, and with none of its texts that may be long.
+
+        What is kept or said of each element may not grow with what else its op has.
+        """
+        actor = self.actor and self.actor[:_ACTOR_CHARACTERS]
+        return Op(self.state, self.group, elements, self.from_check, None, actor)
+
     def to_record(self, op_topic: str, queue: int) -> Record:
         """Encode as a record of the op topic's partition `queue`."""
+        return Record(op_topic, None, self.to_value(), [(n.TAGS, n.OP_TAG)], queue)
+
+    def to_value(self) -> bytes:
+        """Encode as an op's value, in JSON."""
         body: dict[str, Any] = {
             "state": self.state.value,
             "group": self.group,
@@ -60,7 +75,7 @@ class Op:
         }
         if self.actor is not None:
             body["actor"] = self.actor
-        return Record(op_topic, None, orjson.dumps(body), [(n.TAGS, n.OP_TAG)], queue)
+        return orjson.dumps(body)
 
 
 def fence_record(op_topic: str, queue: int) -> Record:

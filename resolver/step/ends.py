@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -11,19 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol import Element, Op, QuarantineReason, Refused
-from ..protocol.record import Headers
 
 Array = npt.NDArray[Any]
 
 
 class OpAt(NamedTuple):
-    """A stored op; `value` is None once it has waited: then only its elements are known."""
+    """A stored op; `waited`: only what is needed of it to judge its elements is left."""
 
     offset: int
     stored_at_ms: int
     op: Op
-    headers: Headers
-    value: bytes | None = None
+    waited: bool = False
 
 
 @dataclass
@@ -72,8 +70,7 @@ class Ends:
         for op, *element in self._tuples():
             elements.setdefault(op, []).append(Element(*element))
         return [
-            self.ops[op]._replace(op=replace(self.ops[op].op, elements=tuple(kept), malformed=()))
-            for op, kept in elements.items()
+            self.ops[op]._replace(op=self.ops[op].op.about(*kept)) for op, kept in elements.items()
         ]
 
     def refused(
@@ -83,13 +80,10 @@ class Ends:
         refused = []
         for op, position, half, transaction_id in self._tuples():
             at = self.ops[op]
-            element = Element(position, half, transaction_id)
-            value = at.value
-            if value is None:
-                value = replace(at.op, elements=(element,)).to_record(topic, queue).value
             said = error.format(half=half, id=transaction_id, group=at.op.group)
+            value = at.op.about(Element(position, half, transaction_id)).to_value()
             source = f"{topic}:{queue}:{at.offset}"
-            refused.append(Refused(source, position, reason, said, None, value, at.headers))
+            refused.append(Refused(source, position, reason, said, None, value, []))
         return refused
 
     def _tuples(self) -> Any:

@@ -72,9 +72,10 @@ def read_ops(
         except MalformedOp as error:
             refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
             continue
-        read.append(OpAt(offset, stored_at, op, headers or [], value))
+        read.append(OpAt(offset, stored_at, op))
         for position, said in op.malformed:
-            refused.append(Refused(source, position, reason, said, None, value, headers or []))
+            value = op.about().to_value()
+            refused.append(Refused(source, position, reason, said, None, value, []))
     if ops:
         queue.watermark = max(queue.watermark or 0, *(op.stored_at_ms for op in ops))
     return read, refused

@@ -69,7 +69,7 @@ class Waiting:
 
     def _refuse_newest(self, ends: Ends, excess: int) -> tuple[Ends, list[Refused]]:
         """Refuse the newest, those that point farthest ahead: it is they that may be made up."""
-        newest = np.flatnonzero(ends.each(lambda at: at.value is not None, np.bool_))
+        newest = np.flatnonzero(ends.each(lambda at: not at.waited, np.bool_))
         farthest = newest[np.argsort(ends.half[newest], kind="stable")][-excess:]
         refused = np.zeros(len(ends), np.bool_)
         refused[farthest] = True
@@ -114,15 +114,15 @@ class Waiting:
 
 def _pack(at: OpAt) -> list[object]:
     op = at.op
-    kept = (op.state.value, op.group, op.elements, op.from_check, op.remark, op.actor)
-    return [at.offset, at.stored_at_ms, kept, at.headers]
+    kept = (op.state.value, op.group, op.elements, op.from_check, op.actor)
+    return [at.offset, at.stored_at_ms, kept]
 
 
 def _unpack(packed: list[Any]) -> OpAt:
-    offset, stored_at, kept, headers = packed
-    state, group, elements, *rest = kept
-    op = Op(TransactionStatus(state), group, tuple(Element(*it) for it in elements), *rest)
-    return OpAt(offset, stored_at, op, [(name, value) for name, value in headers])
+    offset, stored_at, (state, group, elements, from_check, actor) = packed
+    its = tuple(Element(*element) for element in elements)
+    op = Op(TransactionStatus(state), group, its, from_check, actor=actor)
+    return OpAt(offset, stored_at, op, waited=True)
 
 
 def _key(chunk: int) -> str:

@@ -164,6 +164,8 @@ def op(
     *,
     from_check: bool = False,
     actor: str | None = None,
+    remark: str | None = None,
+    more_headers: Headers | None = None,
 ) -> Sent:
     """Return an op whose elements are (half offset, transaction id), malformed ones among them."""
     body: dict[str, Any] = {
@@ -172,13 +174,14 @@ def op(
         "offsets": [half_offset for half_offset, _ in elements],
         "transaction_ids": [transaction_id for _, transaction_id in elements],
         "from_check": from_check,
-        "remark": None,
+        "remark": remark,
     }
     if actor is not None:
         body["actor"] = actor
     meant = tuple(None if e in MALFORMED_ELEMENTS and _odd(e) else e for e in elements)
     says = Ends(TransactionStatus(state), group, meant, from_check, actor)
-    return _sent_op(offset, stored_at_ms, json.dumps(body).encode(), _OP_TAG, says)
+    headers = [*_OP_TAG, *(more_headers or [])]
+    return _sent_op(offset, stored_at_ms, json.dumps(body).encode(), headers, says)
 
 
 def _odd(element: tuple[Any, Any]) -> bool:

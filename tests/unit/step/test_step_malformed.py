@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
+
+from resolver.protocol import record_bytes
 
 from . import records
 from .driver import Driver
@@ -42,3 +45,37 @@ def test_each_malformed_element_is_refused_alone(element: Any) -> None:
     decisions = Driver().at(10, *halves, records.op(0, 5, elements))
     assert len(decisions.ended) == 2
     assert refused(decisions) == [("tx.op:3:0", 1, "MALFORMED_OP")]
+
+
+def test_a_refused_element_has_what_its_op_says_of_it_alone() -> None:
+    elements = [(0, "id-0"), (-1, "id"), (1, "id-1")]
+    wrong = records.op(0, 5, elements, actor="a" * 300, remark="why", more_headers=[("mine", b"1")])
+    decisions = Driver().at(10, records.half(0, 0), records.half(2, 0), wrong)
+    malformed, unknown = decisions.refused
+    said = {"state": "COMMIT_MESSAGE", "group": "g0", "from_check": False, "remark": None}
+    said["actor"] = "a" * 200
+    assert orjson.loads(malformed.value) == {**said, "offsets": [], "transaction_ids": []}
+    assert orjson.loads(unknown.value) == {**said, "offsets": [1], "transaction_ids": ["id-1"]}
+    assert [(one.key, one.headers) for one in decisions.refused] == [(None, [])] * 2
+
+
+_LARGE = {
+    "actor": "a" * 100_000,
+    "remark": "r" * 100_000,
+    "more_headers": [("h", b"h" * 100_000)],
+}
+
+
+def test_what_an_op_s_refused_elements_take_does_not_grow_with_the_op() -> None:
+    elements = [(-1, "id"), (7, "x" * 128)] * 512
+    decisions = Driver().at(10, records.half(9, 0), records.op(0, 5, elements, **_LARGE))
+    assert len(decisions.refused) == len(elements)
+    taken = sum(record_bytes(one.key, one.value, one.headers) for one in decisions.refused)
+    assert taken < 1_000 * len(elements)
+
+
+def test_what_a_waiting_end_takes_does_not_grow_with_its_op() -> None:
+    driver = Driver()
+    for number in range(20):
+        driver.at(10, records.op(number, 5, [(1_000 + number, "id")], **_LARGE))
+    assert sum(map(len, driver.state.values())) < 20 * 1_000
