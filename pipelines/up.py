@@ -72,7 +72,7 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
         except (Py4JNetworkError, ConnectionError) as error:
             raise ResolverError(
                 f"Spark's JVM ended: {home.spark_log} says why. If it ran out of memory: the "
-                "messages of a batch must fit, max_offsets_per_trigger of them; a batch that was "
+                "messages of a batch must fit, max_bytes_per_trigger of them; a batch that was "
                 "planned keeps its size, so give it more, --set spark.driver.memory=4g"
             ) from error
         finally:

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 
 from .errors import ResolverError
 from .kafka import admin_client
-from .protocol import Names
+from .protocol import Names, StoredRecord, record_bytes
+from .records import Range, Records
 from .settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 RANGES = "queue int, half_start long, half_end long, op_start long, op_end long"
 
 _TIMEOUT_SECONDS = 10.0
+#: A batch of more records is looked into, to see how large they are: so many of each partition.
+_SMALL_BATCH, _SAMPLE = 2_000, 50
 #: A broker that is away comes back: there is nothing new until then.
 _AWAY = frozenset(
     {
@@ -54,7 +57,7 @@ _Row = tuple[int, int, int, int, int]
 
 
 def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Return the stream of `RANGES`, at most `max_offsets_per_trigger` records a batch."""
+    """Return the stream of `RANGES`: batches within `max_offsets_per_trigger` and `max_bytes_…`."""
     source = _source(settings)
     spark.dataSource.register(source)
     return spark.readStream.format(source.name()).load()
@@ -78,7 +81,7 @@ def _source(settings: Settings) -> type[DataSource]:
 
 
 class Ranges(SimpleDataSourceStreamReader):
-    """Plans batches: asks Kafka where the topics end, and shares the limit among what is new."""
+    """Plans batches: asks Kafka where the topics end, and shares the limits among what is new."""
 
     def __init__(self, settings: Settings) -> None:
         names = Names(settings.topic_prefix)
@@ -87,6 +90,7 @@ class Ranges(SimpleDataSourceStreamReader):
         self._limit = settings.max_offsets_per_trigger
         self._settings = settings
         self._admin: AdminClient | None = None
+        self._records: Records | None = None
 
     def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
         """Pickle without the connection: Spark sends this to tasks too."""
@@ -97,7 +101,7 @@ class Ranges(SimpleDataSourceStreamReader):
         return self._ask(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def read(self, start: Offsets) -> tuple[Iterator[_Row], Offsets]:
-        """Return what is new since `start` within the limit, and where that ends."""
+        """Return what is new since `start` within the limits, and where that ends."""
         try:
             ends = self._ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
         except (KafkaException, FutureTimeout) as error:
@@ -107,7 +111,7 @@ class Ranges(SimpleDataSourceStreamReader):
             # A client that knew other leaders, or that forgot all brokers, may not recover.
             self._admin = None
             return iter(()), start
-        end = _limited(start, ends, self._limit)
+        end = self._within_limits(start, ends)
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[_Row]:
@@ -119,6 +123,24 @@ class Ranges(SimpleDataSourceStreamReader):
             if halves[0] < halves[1] or ops[0] < ops[1]:
                 rows.append((int(queue), *halves, *ops))
         return iter(rows)
+
+    def _within_limits(self, start: Offsets, ends: Offsets) -> Offsets:
+        end = _shared(start, ends, self._limit)
+        rows = list(self.readBetweenOffsets(start, end))
+        count = sum(_count(row) for row in rows)
+        if count <= _SMALL_BATCH:
+            return end
+        size = sum(map(self._expected_bytes, rows))
+        most = self._settings.max_bytes_per_trigger
+        return end if size <= most else _shared(start, end, count * most // size)
+
+    def _expected_bytes(self, row: _Row) -> int:
+        """Return what the records of a row take, if its first ones are like the others."""
+        queue, *offsets = row
+        halves, ops = Range(*offsets[:2]), Range(*offsets[2:])
+        self._records = self._records or Records(self._settings)
+        sampled = self._records.read(queue, _first(halves), _first(ops))
+        return sum(map(_extrapolated, (halves, ops), sampled))
 
     def _ask(self, spec: OffsetSpec) -> Offsets:
         if self._admin is None:  # one without anything under way is falsy
@@ -150,7 +172,21 @@ def ask_offsets(admin: AdminClient, settings: Settings, spec: OffsetSpec) -> Off
     return offsets
 
 
-def _limited(start: Offsets, ends: Offsets, limit: int) -> Offsets:
+def _count(row: _Row) -> int:
+    _, half_start, half_end, op_start, op_end = row
+    return half_end - half_start + op_end - op_start
+
+
+def _first(offsets: Range) -> Range:
+    return Range(offsets.start, min(offsets.end, offsets.start + _SAMPLE))
+
+
+def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:
+    taken = sum(record_bytes(one.key, one.value, one.headers or []) for one in sampled)
+    return taken * (offsets.end - offsets.start) // max(1, len(sampled))
+
+
+def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
     """Return how far a batch reads: all of it, or of each partition the same share.
 
     So an op and its half, which are about as far behind, are read in about the same batch.

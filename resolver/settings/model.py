@@ -146,11 +146,18 @@ class Settings:
     )
     max_offsets_per_trigger: int = setting(
         80_000,
-        "Records that one batch reads of the half and the op topic together. A batch is in memory "
-        "as a whole, on the driver too: with large messages set less, or more spark.driver.memory.",
+        "Records that one batch reads of the half and the op topic together.",
         section=RESOLVE,
         unit="records",
         bounds=(1, 10_000_000),
+    )
+    max_bytes_per_trigger: int = setting(
+        134_217_728,
+        "What these records may take, as far as a few of each partition tell. A batch is in memory "
+        "as a whole, on the driver too: for more set more spark.driver.memory.",
+        section=RESOLVE,
+        unit="bytes",
+        bounds=(1_048_576, 10_000_000_000),
     )
     trigger_interval_ms: int = setting(
         100,

@@ -103,6 +103,17 @@ def test_a_batch_reads_what_is_new_within_its_limit(topics: ProtocolTopics) -> N
     assert list(source.read(end)[0]) == []
 
 
+def test_a_batch_of_large_records_has_fewer(topics: ProtocolTopics) -> None:
+    halves, ops = topics.names.half, topics.names.op
+    topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(2_000)))
+    topics.write(*(Record(ops, None, b"x" * 20, [], 1) for _ in range(2_000)))
+    source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
+    (first, second), end = source.read(source.initialOffset())
+    assert 400 < first[2] < 600  # of 2 KB each, and as many ops
+    assert second[4] == first[2]
+    assert next(source.read(end)[0])[1] == first[2]
+
+
 def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
     producer = transactional(topics)
     producer.begin_transaction()
