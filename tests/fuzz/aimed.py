@@ -11,8 +11,11 @@ from resolver.protocol import Headers
 from .halves import Half
 from .ops import BROKEN, TAG, body, written
 
-#: An element's fate: the state of the op takes hold, or it is refused with this reason.
-ENDS = "ENDS"
+#: An element's fate: its op's state takes hold, or it says that again, or nothing yet, or it is
+#: refused with this reason.
+ENDS, DUPLICATE, NOTHING = "ENDS", "DUPLICATE", "NOTHING"
+#: More than what is ever kept of an op: a remark, a header.
+_LARGE = 100_000
 FAR = 10**12
 
 
@@ -35,7 +38,8 @@ def aimed(random: Random, group: str, halves: Sequence[tuple[int, Half]], gone: 
     elements: list[tuple[Any, Any]] = []
     fates: list[str] = []
     for offset, half in halves:
-        while random.random() < 0.4:
+        hostile = len(halves) == 1 and random.random() < 0.01
+        while random.random() < 0.4 or (hostile and len(elements) < 1_000):
             element, fate = _wrong(random, offset, gone)
             elements.append(element)
             fates.append(fate)
@@ -43,8 +47,11 @@ def aimed(random: Random, group: str, halves: Sequence[tuple[int, Half]], gone: 
         fates.append(ENDS)
     said = body(state, group, elements)
     if random.random() < 0.1:
-        said |= {"from_check": random.random() < 0.5, "remark": random.choice([None, "x" * 999])}
+        remark = random.choice([None, "x" * 999, "x" * _LARGE])
+        said |= {"from_check": random.random() < 0.5, "remark": remark}
     headers = [*TAG, *[("a", random.randbytes(5))] * random.choice([0, 0, 0, 1, 200])]
+    if random.random() < 0.01:
+        headers.append(("large", bytes(_LARGE)))
     random.shuffle(headers)
     targets = [offset for offset, _ in halves]
     return Aimed(written(said, random), headers, state, fates, targets)
@@ -54,6 +61,19 @@ def stranger(random: Random, offset: int, half: Half) -> Aimed:
     """Return an op of another group for a half that is pending."""
     value = written(body("COMMIT_MESSAGE", "strangers", [(offset, half.transaction_id)]), random)
     return Aimed(value, TAG, "COMMIT_MESSAGE", ["GROUP_MISMATCH"], [])
+
+
+def again(random: Random, op: Aimed, halves: dict[int, Half]) -> Aimed:
+    """Return an op after another one, for the halves that it has ended: the same, or another end.
+
+    One that says UNKNOWN may come at any time.
+    """
+    state = random.choice(["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOWN"])
+    group = halves[op.targets[0]].group
+    elements = [(offset, halves[offset].transaction_id) for offset in op.targets]
+    fate = {op.state: DUPLICATE, "UNKNOWN": NOTHING}.get(state, "CONFLICTING_END")
+    fates = [fate] * len(elements)
+    return Aimed(written(body(state, group, elements), random), TAG, state, fates, [])
 
 
 def _wrong(random: Random, offset: int, gone: int) -> tuple[tuple[Any, Any], str]:
@@ -70,7 +90,7 @@ def _wrong(random: Random, offset: int, gone: int) -> tuple[tuple[Any, Any], str
 
 
 def ops_for(random: Random, sent: Sequence[tuple[int, Half]], gone: int) -> list[Aimed]:
-    """Return ops that end all halves of a queue that can be ended, each once.
+    """Return ops that end all halves of a queue that can be ended, and ends after these.
 
     Those of strangers come first: behind the end of their half they would conflict with it.
     """
@@ -88,4 +108,5 @@ def ops_for(random: Random, sent: Sequence[tuple[int, Half]], gone: int) -> list
             many = random.choice([1, 1, 2, 5, 20, 500])
             ends.append(aimed(random, group, halves[:many], gone))
             halves = halves[many:]
-    return strangers + ends
+    by_offset = dict(sent)
+    return strangers + ends + [again(random, op, by_offset) for op in ends if random.random() < 0.2]

@@ -61,6 +61,8 @@ def right(random: Random, topic: str, partitions: int) -> Half:
     headers += _user_headers(random)
     random.shuffle(headers)
     key, value = _content(random, 40), _content(random, 2_000)
+    if random.random() < 0.0005:
+        value = bytes(900_000)
     return Half(key, value, headers, False, transaction_id, group, topic)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from resolver.protocol import Names
 
-from .aimed import ENDS, Aimed
+from .aimed import DUPLICATE, ENDS, NOTHING, Aimed
 from .halves import Half
 
 #: `topic:partition:offset`, and the element's position, None for a whole record.
@@ -30,6 +30,7 @@ class Ledger:
         self._half_at: dict[str, Half] = {}
         self.refusals: dict[Place, str] = {}
         self.ends: dict[str, End] = {}
+        self.duplicates = 0
 
     def half(self, queue: int, offset: int, half: Half) -> None:
         """Take a half that was stored."""
@@ -49,7 +50,9 @@ class Ledger:
             if fate == ENDS:
                 at = f"{queue}:{next(halves)}"
                 self.ends[at] = End(self._half_at.pop(at), op.state)
-            else:
+            elif fate == DUPLICATE:
+                self.duplicates += 1
+            elif fate != NOTHING:
                 self.refusals[f"{self._names.op}:{queue}:{offset}", position] = fate
 
     def compare(self, refusals: Iterable[tuple[Place, str]], ended: Iterable[str]) -> list[str]:
