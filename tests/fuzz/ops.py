@@ -6,8 +6,9 @@ import json
 from random import Random
 from typing import Any
 
-from resolver.errors import MalformedOp
-from resolver.protocol import Headers, decode_op
+from resolver.protocol import Headers
+
+from .spec import is_op
 
 TAG: Headers = [("TAGS", b"d")]
 #: Elements that are refused alone: offset and transaction id. "DEEP" is replaced by deep nesting.
@@ -77,19 +78,11 @@ def _random_bytes(random: Random) -> tuple[bytes | None, Headers]:
 
 
 def _changed_bytes(random: Random) -> tuple[bytes | None, Headers]:
-    """Change bytes until the decoder says that it is no op any more."""
-    good = bytearray(written(body("COMMIT_MESSAGE", "a", [(7, "id")]), random))
-    while _is_op(bytes(good)):
+    """Change bytes until by the spec it is no op any more."""
+    good = bytearray(json.dumps(body("COMMIT_MESSAGE", "a", [(7, "id")])).encode())
+    while is_op(bytes(good)):
         good[random.randrange(len(good))] = random.randrange(256)
     return bytes(good), TAG
-
-
-def _is_op(value: bytes) -> bool:
-    try:
-        decode_op(value, TAG)
-    except MalformedOp:
-        return False
-    return True
 
 
 def _odd_json(random: Random) -> tuple[bytes | None, Headers]:

@@ -1,0 +1,67 @@
+"""What docs/protocol.md says of records, in other words than the code that is tested."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from resolver.protocol import Headers
+
+_REQUIRED = {
+    "TRAN_MSG": re.compile(rb"true"),
+    "UNIQ_KEY": re.compile(rb"(?s).+"),
+    "PGROUP": re.compile(rb"[a-zA-Z0-9._-]{1,200}"),
+    "REAL_TOPIC": re.compile(rb"(?!\.{1,2}$)(?!tx\.)[a-zA-Z0-9._-]{1,249}"),
+    "BORN_TIMESTAMP": re.compile(rb"[0-9]{1,18}"),
+}
+_PARTITION = re.compile(rb"[0-9]{1,18}")
+_STATES = ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOWN")
+
+
+def is_half(headers: Headers) -> bool:
+    """Whether headers, of which none is repeated or an output's, are those of a half."""
+    of_name = dict(headers)
+    fits = all(rule.fullmatch(of_name.get(name) or b"") for name, rule in _REQUIRED.items())
+    return fits and _is_id(of_name["UNIQ_KEY"] or b"") and _is_partition(of_name)
+
+
+def _is_id(value: bytes) -> bool:
+    try:
+        return 1 <= len(value.decode()) <= 128
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_partition(of_name: dict[str, bytes | None]) -> bool:
+    value = of_name.get("REAL_QID") or b""
+    is_number = _PARTITION.fullmatch(value) is not None and int(value) <= 2_147_483_647
+    return is_number or "REAL_QID" not in of_name
+
+
+def is_op(value: bytes) -> bool:
+    """Whether a value is an op's, whatever its elements are."""
+    try:
+        said = json.loads(value.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and _is_op(said)
+
+
+def _is_op(said: dict[str, Any]) -> bool:
+    state, group, actor = said.get("state"), said.get("group"), said.get("actor")
+    lists = said.get("offsets"), said.get("transaction_ids")
+    return (
+        state in _STATES
+        and isinstance(group, str)
+        and re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", group, re.ASCII) is not None
+        and all(isinstance(one, list) and 1 <= len(one) <= 1_024 for one in lists)
+        and len({len(one) for one in lists}) == 1
+        and isinstance(said.get("from_check", False), bool)
+        and isinstance(said.get("remark"), str | None)
+        and (actor is None or (isinstance(actor, str) and actor != ""))
+    )
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
