@@ -64,9 +64,9 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
     home = folder / "home"
     with Broker(folder / "broker") as broker:
         world = World(broker.bootstrap, "tx.")
-        sets = [f"--set={name}={value}" for name, value in SETTINGS.items()]
-        up = ["up", f"--home={home}", f"--bootstrap-servers={world.bootstrap}", *sets]
-        with command(*up, f"--set=queues={QUEUES}", log=folder / "up.log") as running:
+        sets = [f"--set={name}={value}" for name, value in {**SETTINGS, "queues": QUEUES}.items()]
+        there = [f"--home={home}", f"--bootstrap-servers={world.bootstrap}", *sets]
+        with command("up", *there, log=folder / "up.log") as running:
             running.until_said("ready:")
             system = System(world, QUEUES, seed)
             for sent in system.send(records):
@@ -77,8 +77,15 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
             running.signal(signal.SIGTERM)
             if running.exit_code() != 0:
                 differences.append(f"the resolver ended with {running.process.returncode}")
+        differences += _audited(there, folder / "audit.log")
         world.close()
     return differences + system.wrong_tables(home / "tables")
+
+
+def _audited(there: list[str], log: Path) -> list[str]:
+    """Return what the audit finds, which has rules of its own for what is refused and what ends."""
+    with command("audit", "--topics", *there, log=log) as auditing:
+        return [] if auditing.exit_code() == 0 else [auditing.said()]
 
 
 def _show(said: str, begun: float) -> None:
