@@ -13,7 +13,8 @@ from pathlib import Path
 from pipelines.session import spark_session
 from resolver.bench.backlog import backlog
 from resolver.bench.catalogue import MEASUREMENTS
-from resolver.bench.machine import machine, said
+from resolver.bench.machine import loop_ms, machine, said
+from resolver.bench.plain_way import plain_backlog
 from resolver.bench.report import write_report
 from resolver.bench.results import Figures, ResultFile
 from resolver.bench.scale import FULL, QUICK, QUICKLY, Scale
@@ -62,11 +63,13 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         )
         print(f"results go to {path}; warming up", flush=True)
         backlog(stage, scale.warm_up)
+        if "plain" in names:
+            plain_backlog(stage, scale.warm_up, scale.waits[0])
         for round_ in range(1, scale.rounds + 1):
             # Every other round the other way round: what comes after what must not matter.
             for name in names if round_ % 2 else reversed(names):
                 for case, figures in MEASUREMENTS[name].cases(stage, scale):
-                    results.add(round_, name, case, figures)
+                    results.add(round_, name, case, {**figures, "loop_ms": loop_ms()})
                     print(f"{round_} {name:>9}, {case}: {_line(figures)}", flush=True)
 
 

@@ -14,7 +14,7 @@ from resolver.bench.growth import with_bodies, with_pending, with_queues, with_s
 from resolver.bench.idle import idle_cpu
 from resolver.bench.limit import librdkafka, spark_copy
 from resolver.bench.plain_way import plain_at_rate, plain_backlog
-from resolver.bench.producing import client
+from resolver.bench.producing import producer_alone
 from resolver.bench.results import Found
 from resolver.bench.rocketmq import rocketmq
 from resolver.bench.scale import Scale
@@ -49,11 +49,11 @@ def _latency(stage: Stage, scale: Scale) -> Iterator[Found]:
 
 def _client(stage: Stage, scale: Scale) -> Iterator[Found]:
     for form in ("thread", "threads", "asyncio", "bulk"):
-        yield f"{_OURS}, {form}", client(stage, form, scale.window.seconds)
+        yield f"{_OURS}, {form}", producer_alone(stage, form, scale.window.seconds)
     warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
     for form, threads in (("thread", 1), ("threads", 32)):
         with rocketmq(stage.folder()) as peer:
-            figures = peer.client(threads, warm_up, seconds)
+            figures = peer.producer_alone(threads, warm_up, seconds)
         yield f"RocketMQ, {form}", figures
 
 
@@ -97,7 +97,7 @@ def _pending(stage: Stage, scale: Scale) -> Iterator[Found]:
 
 
 def _held(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "1,000,000 pending", held_checks(stage, 1_000_000, lead=120, seconds=60)
+    yield "1,000,000 pending", held_checks(stage, 1_000_000, lead=180, seconds=60)
 
 
 def _queues(stage: Stage, scale: Scale) -> Iterator[Found]:
@@ -136,7 +136,7 @@ MEASUREMENTS = {
     "queues": Measurement("growth", "with 1, 4, 16 queues", _queues),
     "bodies": Measurement("growth", "with bodies of 128 to 16,384 bytes", _bodies),
     "pending": Measurement("growth", "with 100 to 1,000,000 pending", _pending),
-    "held": Measurement("growth", "1,000,000 pending, then 1,000 checks due a second", _held),
     "audit": Measurement("growth", "the audit of 1,000,000 and 10,000,000 transactions", _audit),
     "settled": Measurement("growth", "with 100,000 to 10,000,000 settled", _settled),
+    "held": Measurement("growth", "1,000,000 pending, then 1,000 checks due a second", _held),
 }

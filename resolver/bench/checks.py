@@ -45,8 +45,7 @@ def idle_checks(stage: Stage, halves: int) -> Figures:
             with load(topics, halves, **options) as loading:
                 loading.result()
             await_delivered(ledger, halves, w)
-        missing = halves - ledger.delivered
-        return {"checks": ledger.delivered, "missing": missing, **latency_figures(ledger.waits())}
+        return lateness(ledger, 1.0, float("inf"))  # all that were stored
 
 
 def held_checks(stage: Stage, pending: int, lead: float, seconds: float) -> Figures:
@@ -73,7 +72,7 @@ def held_checks(stage: Stage, pending: int, lead: float, seconds: float) -> Figu
             "filled_per_second": pending / (filled_by - due_at + lead),
             **{f"held_{name}": figure for name, figure in held.items()},
             **checking,
-            **_lateness(ledger, due_at, due_at + seconds - _MARGIN_SECONDS),
+            **lateness(ledger, due_at, due_at + seconds - _MARGIN_SECONDS),
             **memory,
             "memory_mb": peak.memory,
         }
@@ -95,10 +94,13 @@ def _held(job: Resolve, topics: Topics, seconds: float) -> dict[str, float]:
     return progress.batch_figures(job.query, after=before)
 
 
-def _lateness(ledger: Ledger, begin: float, end: float) -> dict[str, float]:
-    """Return how late the checks were that fell due in a time, and how many are missing."""
+def lateness(ledger: Ledger, begin: float, end: float) -> dict[str, float]:
+    """Return how late the checks were that fell due in a time, in ms, and how many are missing.
+
+    A missing one is late without end: it counts in each quantile.
+    """
     due = (ledger.since >= begin) & (ledger.since < end)
-    seen = due & (ledger.visible > 0)
-    late = np.sort(ledger.visible[seen] - ledger.since[seen])
-    checks, missing = int(seen.sum()), int(due.sum() - seen.sum())
-    return {"checks": checks, "missing": missing, **latency_figures(late)}
+    seen = ledger.visible[due] > 0
+    late = np.where(seen, ledger.visible[due] - ledger.since[due], np.inf)
+    checks, missing = int(seen.sum()), int((~seen).sum())
+    return {"checks": checks, "missing": missing, **latency_figures(np.sort(late))}

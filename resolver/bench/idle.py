@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from resolver.bench.processes import spent, usage
+from resolver.bench.processes import BESIDES, spent, usage
 from resolver.bench.results import Figures
 from resolver.errors import ResolverError
 
@@ -35,8 +35,11 @@ def idle_cpu(home: Path, seconds: float) -> Figures:
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_STOP_SECONDS)
-    cores = {role: used / seconds for role, used in spent(before, after).items()}
-    cores.pop("elsewhere", None)  # what only stands by meanwhile is part of it
+    cores = {
+        role: used / seconds
+        for role, used in spent(before, after).items()
+        if role not in BESIDES  # which has what only stands by meanwhile
+    }
     return {"cores": sum(cores.values()), "cores_by_process": cores, "memory_mb": after.memory}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from pathlib import Path
 
 import confluent_kafka
@@ -17,6 +18,7 @@ from resolver.broker.java import find_java
 from resolver.settings import Settings
 
 _GIGABYTE = 1 << 30
+_LOOP_TURNS = 10_000_000
 
 
 def machine() -> dict[str, str]:
@@ -34,6 +36,14 @@ def machine() -> dict[str, str]:
         "librdkafka": confluent_kafka.libversion()[0],
         "RocketMQ": _pinned(ROCKETMQ[0]),
     }
+
+
+def loop_ms() -> float:
+    """Return how long a fixed loop takes on one core: more, where the machine is disturbed."""
+    started = time.perf_counter()
+    for _ in range(_LOOP_TURNS):
+        pass
+    return (time.perf_counter() - started) * 1_000
 
 
 def said(settings: Settings, scale: Scale) -> dict[str, str]:

@@ -25,16 +25,23 @@ _ROLES = {
 }
 _DRIVER = "driver"
 _BUSY = ("user", "nice", "system", "irq", "softirq")
+_ELSEWHERE, _STEAL = "elsewhere", "steal"
+#: What is not of the processes that are measured.
+BESIDES = (_ELSEWHERE, _STEAL)
 _LOOK_SECONDS = 2.0
 _MEGABYTE = 1 << 20
 
 
 class Usage(NamedTuple):
-    """CPU seconds so far and memory (RSS, MB) of each role; `busy`: CPU seconds of all there is."""
+    """CPU seconds so far and memory (RSS, MB) of each role.
+
+    `busy`: CPU seconds of all there is; `stolen`: those that the machine was denied.
+    """
 
     cpu: dict[str, float]
     memory: dict[str, float]
     busy: float
+    stolen: float
 
 
 def usage(root: int | None = None) -> Usage:
@@ -48,16 +55,19 @@ def usage(root: int | None = None) -> Usage:
             cpu[role] = cpu.get(role, 0.0) + _cpu_seconds(process, role)
             memory[role] = memory.get(role, 0.0) + process.memory_info().rss / _MEGABYTE
     whole = psutil.cpu_times()._asdict()
-    return Usage(cpu, memory, sum(whole.get(kind, 0.0) for kind in _BUSY))
+    busy = sum(whole.get(kind, 0.0) for kind in _BUSY)
+    return Usage(cpu, memory, busy, whole.get("steal", 0.0))
 
 
 def spent(before: Usage, after: Usage) -> dict[str, float]:
     """Return the CPU seconds between two looks, of roles that used any.
 
-    `elsewhere` is what the machine did besides: where that is much, something disturbed.
+    `elsewhere` is what the machine did besides, `steal` what it was denied by those that share its
+    cores: where one is much, something disturbed.
     """
     seconds = {role: used - before.cpu.get(role, 0.0) for role, used in after.cpu.items()}
-    seconds["elsewhere"] = after.busy - before.busy - sum(seconds.values())
+    seconds[_ELSEWHERE] = after.busy - before.busy - sum(seconds.values())
+    seconds[_STEAL] = after.stolen - before.stolen
     return {role: used for role, used in seconds.items() if used > 0}
 
 

@@ -9,7 +9,7 @@ from resolver.bench.results import Figures
 from resolver.bench.stage import Stage
 
 
-def client(stage: Stage, form: str, seconds: float) -> Figures:
+def producer_alone(stage: Stage, form: str, seconds: float) -> Figures:
     """Send in a form, as fast as it goes; no resolver reads it."""
     with (
         stage.topics() as topics,

@@ -41,6 +41,9 @@ def _head(results: Results) -> Iterator[str]:
             "",
             f"{title}: {'; '.join(f'{name} {value}' for name, value in pairs.items())}.",
         )
+    if loop := results.overall("loop_ms"):
+        median, least, most = (f"{figure:,.0f}" for figure in loop[:3])
+        yield from ("", f"A fixed loop, after each case: {median} ({least} to {most}) ms.")
     yield from ("", "Medians over the rounds; in brackets the least and the most.", "")
 
 

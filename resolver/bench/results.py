@@ -95,6 +95,10 @@ class Results:
         except (OSError, ValueError) as error:
             raise ResolverError(f"{path} has no results: {error}") from error
 
+    def measurements(self) -> list[str]:
+        """Return what was measured, in its order."""
+        return list(dict.fromkeys(entry["measurement"] for _, entry in self._found))
+
     def cases(self, measurement: str) -> list[str]:
         """Return the cases of a measurement, in their order."""
         found = (entry["case"] for _, entry in self._found if entry["measurement"] == measurement)
@@ -108,11 +112,20 @@ class Results:
     def spread(
         self, measurement: str, case: str, figure: str, part: str | None = None
     ) -> Spread | None:
-        """Return a figure over all rounds, None where there is none."""
+        """Return a figure over all rounds, None where there is none.
+
+        A process that only some rounds had has done nothing in the others.
+        """
         found: list[Any] = list(self._by_round(measurement, case, figure).values())
         if part is not None:
-            found = [one.get(part, 0.0) for one in found]
+            had = any(part in one for one in found)
+            found = [one.get(part, 0.0) for one in found] if had else []
         return _spread(found)
+
+    def overall(self, figure: str) -> Spread | None:
+        """Return a figure over all cases of all rounds that have it."""
+        figures = [entry["figures"] for _, entry in self._found]
+        return _spread([one[figure] for one in figures if figure in one])
 
     def ratio(self, over: tuple[str, str, str], under: tuple[str, str, str]) -> Spread | None:
         """Return the ratio of two figures (measurement, case, figure), round by round."""

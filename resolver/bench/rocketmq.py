@@ -37,6 +37,7 @@ _INTERVAL_SECONDS = 10
 _STARTUP_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 _STOP_SECONDS = 10.0
+_OURS = ("driver", "Kafka", "Spark's JVM", "Python workers", "other")
 _SENT = re.compile(r"Send TPS:\s*(\d+).*?AVG RT\(ms\):\s*([\d.]+)")
 _FAILED = re.compile(r"Send Failed:\s*(\d+)")
 _CONSUMED = re.compile(r"Consume TPS:\s*(\d+).*?AVG\(B2C\) RT\(ms\):\s*([\d.]+)")
@@ -73,7 +74,7 @@ class RocketMQ:
         """Run its transaction benchmark and its consumer, all transactions committed.
 
         Figures are medians of what it says every 10 s after the warm-up; `before_per_second` is the
-        last before: as much, if the warm-up was long enough.
+        last before, `sent_by_time` all: they rise no more, if the warm-up was long enough.
         """
         intervals = seconds // _INTERVAL_SECONDS
         with ExitStack() as stack:
@@ -88,7 +89,7 @@ class RocketMQ:
             "born_to_consumed_ms": statistics.median(one.ms for one in consumed),
         }
 
-    def client(self, threads: int, warm_up_seconds: int, seconds: int) -> Figures:
+    def producer_alone(self, threads: int, warm_up_seconds: int, seconds: int) -> Figures:
         """Run its transaction benchmark with nothing behind it."""
         with ExitStack() as stack:
             figures = self._produce(stack, threads, 512, warm_up_seconds, seconds)
@@ -115,9 +116,10 @@ class RocketMQ:
             "sent_per_second": rate,
             "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
             "before_per_second": sent[-intervals - 1].per_second,
+            "sent_by_time": _by_time(sent),
             "failed": int(failed[-1]) if failed else 0,
-            **per_million(_its_own(spent(before, after)), rate * took),
-            "memory_mb": _its_own(peak.memory),
+            **per_million(beside_ours(spent(before, after)), rate * took),
+            "memory_mb": beside_ours(peak.memory),
         }
 
     def _example(self, stack: ExitStack, name: str, *how: str) -> Path:
@@ -189,7 +191,13 @@ def _await_said(pattern: re.Pattern[str], file: Path, times: int) -> list[Said]:
         time.sleep(_LOOK_SECONDS)
 
 
-def _its_own(figures: dict[str, float]) -> dict[str, float]:
-    """Leave out what only stands by meanwhile: Kafka and Spark."""
-    ours = ("driver", "Kafka", "Spark's JVM", "Python workers", "other")
-    return {role: figure for role, figure in figures.items() if role not in ours}
+def _by_time(said: list[Said]) -> dict[str, float]:
+    """Return what it said by the seconds since its start, written so that they sort."""
+    return {f"{at * _INTERVAL_SECONDS:3} s": one.per_second for at, one in enumerate(said, start=1)}
+
+
+def beside_ours(figures: dict[str, float]) -> dict[str, float]:
+    """Return its figures, and those of what only stands by meanwhile, Kafka and Spark, as one."""
+    its_own = {role: figure for role, figure in figures.items() if role not in _OURS}
+    standing_by = sum(figure for role, figure in figures.items() if role in _OURS)
+    return {**its_own, "stands by": standing_by}

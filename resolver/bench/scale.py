@@ -15,7 +15,7 @@ class Scale:
     | field | meaning |
     | --- | --- |
     | rounds | how often all are repeated, in turn |
-    | warm_up | transactions resolved before the first round, so that the JVM is warm |
+    | warm_up | transactions resolved, and joined, before the first round: the JVM is warm |
     | transactions | of a backlog |
     | window | of a load that arrives: what warms up, what counts (seconds) |
     | rocketmq | the same for RocketMQ, all of which is new each time |
