@@ -16,8 +16,7 @@ from resolver.bench.stage import Stage, Topics, await_batch, load
 
 #: The load under which a batch is timed, transactions a second.
 LIVE_RATE = 2_000
-#: Bytes of bodies that a batch may have, and that are stored at all.
-_BATCH_BYTES = 82_000_000
+#: Bytes of bodies that are stored at most.
 _BODIES_BYTES = 1_000_000_000
 _SMALL_BYTES = 128
 #: An immunity that outlasts the measurement, and ends for all at about the same time.
@@ -177,8 +176,6 @@ def with_bodies(
 ) -> Iterator[Found]:
     """Find what it is with bodies of other sizes; a batch of large ones has fewer of them."""
     for size in bodies:
-        most = min(stage.settings.max_offsets_per_trigger, _BATCH_BYTES // size)
-        with stage.topics(max_offsets_per_trigger=most) as topics:
+        with stage.topics() as topics:
             count = min(transactions, _BODIES_BYTES // size)
-            growing = Growing(stage, topics, size)
-            yield f"{size:,} bytes, {most:,} a batch", growing.measure(count, seconds)
+            yield f"{size:,} bytes", Growing(stage, topics, size).measure(count, seconds)
