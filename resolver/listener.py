@@ -50,8 +50,9 @@ class TransactionListener(ABC):
     def check_local_transaction(self, message: Message) -> TransactionStatus:
         """Say what became of the local transaction `message.transaction_id`.
 
-        Where there is no trace of it, the local transaction did not run or was rolled back:
-        ROLLBACK_MESSAGE. Where it may still be running: UNKNOWN.
+        Where there is no trace of it, write its id down as rolled back, then ROLLBACK_MESSAGE: one
+        that is still running must fail on it. Where it may yet commit: UNKNOWN. Its age by
+        `born_at_ms` proves neither: that clock is another machine's.
         """
 
 

@@ -56,7 +56,7 @@ class ProducerBase:
         check_timeout_ms: int = 10_000,
         executor: Executor | None = None,
     ) -> None:
-        check_group(group)
+        check_group(group, topic_prefix)
         if listener is None and not checks_elsewhere:
             raise _nobody_answers(group)
         self.group = group

@@ -12,8 +12,9 @@ from typing import Literal
 
 from confluent_kafka.admin import AdminClient
 
-from .errors import SettingsError, TopicSettingsError
-from .protocol.names import Names, legal_group
+from .errors import TopicSettingsError
+from .groups import check_group
+from .protocol.names import Names
 from .settings import Settings
 from .topic_admin import Found, await_topics, create_topics, describe_topics, existing_topics
 from .topic_specs import TopicSpec, broken, output_topics, queue_topics
@@ -44,14 +45,16 @@ def ensure_topics(
     names = Names(settings.topic_prefix)
     existing = existing_topics(admin)
     _check_queues(names, settings, existing)
-    asked = [_legal(group) for group in groups]
+    asked = set(groups)
+    for group in asked:
+        check_group(group, names.prefix)
     met = [name[len(names.check("")) :] for name in existing if name.startswith(names.check(""))]
     ensure = _Ensure(admin, settings, create, existing)
     queues = queue_topics(settings)
     done = ensure(queues)
     _check_queues(names, settings, ensure.found)  # somebody else may have made them meanwhile
     half, op = (ensure.configs[spec.name] for spec in queues)
-    return done + ensure(output_topics(settings, sorted({*asked, *met}), half, op))
+    return done + ensure(output_topics(settings, sorted(asked.union(met)), half, op))
 
 
 class _Ensure:
@@ -103,12 +106,6 @@ class _Ensure:
     def _note(self, found: Found) -> str:
         wanted = self._settings.replication_factor
         return f"replication_factor is set to {wanted}" if found.replicas < wanted else ""
-
-
-def _legal(group: str) -> str:
-    if not legal_group(group):
-        raise SettingsError(f"group is {group!r}; give 1 to 200 of a-z A-Z 0-9 . _ -")
-    return group
 
 
 def _check_queues(names: Names, settings: Settings, existing: dict[str, Found]) -> None:

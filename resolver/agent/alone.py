@@ -55,7 +55,7 @@ class TransactionAgent(Agent):
         check_timeout_ms: int = 10_000,
         executor: Submits | None = None,
     ) -> None:
-        check_group(group)
+        check_group(group, topic_prefix)
         check_listener(listener)
         limits = AgentLimits(
             check_thread_pool_min_size,

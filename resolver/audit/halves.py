@@ -66,6 +66,7 @@ def _well_formed(prefix: str) -> Column:
         & _legal("topic", n.MAX_TOPIC_LENGTH)
         & ~F.col("topic").isin(".", "..")
         & ~F.col("topic").startswith(prefix)
+        & ~F.col("group").startswith(prefix)
         & _one_number(n.BORN_TIMESTAMP)
         & ((F.size(_values(n.REAL_QID)) == 0) | F.col("real_qid").isNotNull())
         & (F.size(_values(n.CHECK_IMMUNITY_TIME_IN_SECONDS)) <= 1)

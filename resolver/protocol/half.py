@@ -69,7 +69,7 @@ def decode_half(
         raise _illegal(n.TRAN_MSG, protocol, "must be 'true'")
     return Half(
         transaction_id=_transaction_id(protocol),
-        group=_group(protocol),
+        group=_group(protocol, prefix),
         topic=_topic(protocol, prefix),
         born_at_ms=_born_at(protocol),
         key=key,
@@ -95,19 +95,23 @@ def _transaction_id(protocol: dict[str, bytes | None]) -> str:
     return value
 
 
-def _group(protocol: dict[str, bytes | None]) -> str:
+def _group(protocol: dict[str, bytes | None], prefix: str) -> str:
     value = _text(n.PGROUP, protocol)
     if not n.legal_group(value):
         raise _illegal(n.PGROUP, protocol, "must be 1-200 of a-z A-Z 0-9 . _ -")
-    return value
+    return _not_under(prefix, n.PGROUP, value, protocol)
 
 
 def _topic(protocol: dict[str, bytes | None], prefix: str) -> str:
     value = _text(n.REAL_TOPIC, protocol)
     if not n.legal_topic(value):
         raise _illegal(n.REAL_TOPIC, protocol, "must be a legal topic name")
+    return _not_under(prefix, n.REAL_TOPIC, value, protocol)
+
+
+def _not_under(prefix: str, name: str, value: str, protocol: dict[str, bytes | None]) -> str:
     if value.startswith(prefix):
-        raise _illegal(n.REAL_TOPIC, protocol, f"must not be under the prefix {prefix!r}")
+        raise _illegal(name, protocol, f"must not be under the prefix {prefix!r}")
     return value
 
 

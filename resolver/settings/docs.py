@@ -61,7 +61,7 @@ Spark's settings, passed to the session, and as `kafka.*` options of Java's Kafk
 | --- | --- |
 | file | `"spark.driver.memory" = "2g"`, `"kafka.sasl.jaas.config" = "…"` under `[spark]` |
 | environment | `TXRESOLVER_SPARK__DRIVER_MEMORY`; mixed case as it is: `TXRESOLVER_SPARK__driver_maxResultSize` |
-| command | `--set spark.driver.memory=2g`, `--set spark.kafka.sasl.jaas.config=…` |
+| command | `--set spark.driver.memory=2g`; `--set spark.kafka.sasl.jaas.config=…` (visible to others in the list of processes) |
 
 These are the resolver's own and refused:
 """  # noqa: E501
@@ -95,9 +95,10 @@ _DOCS_SECRETS = """\
 Options whose name or value looks like a secret (passwords, keys, tokens, JAAS, credentials) are
 shown as `********`, and quoted in no error message.
 
-Those of [kafka] reach the clients within their processes. Options of [spark] become arguments of
-Spark's JVM, which every user of the machine can list: keep a file system's keys in Hadoop's own
-`core-site.xml` or in `spark-defaults.conf`, readable by the job alone.
+Those of [kafka], and `kafka.*` of [spark], reach the clients within their processes. `spark.*` of
+[spark] become arguments of Spark's JVM, which every user of the machine can list, as they can what
+`--set` gives a command: keep a file system's keys in Hadoop's own `core-site.xml` or in
+`spark-defaults.conf`, readable by the job alone.
 """
 
 _CONFIG_HEAD = """\

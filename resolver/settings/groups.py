@@ -55,13 +55,18 @@ def read_group(name: str, section: Any, path: Path) -> Group:
     return Group(None if topics is None else tuple(topics), section.get("principal", ""))
 
 
-def check_groups(groups: Mapping[str, Group]) -> None:
+def check_groups(groups: Mapping[str, Group], prefix: str) -> None:
     """Raise `SettingsError` for a name, pattern or principal that can't be one."""
     for name, group in groups.items():
         if name != ANY and not legal_group(name):
             raise SettingsError(
                 f"[groups.{name!r}] is for no group; give 1 to 200 of a-z A-Z 0-9 . _ -, or "
                 f'"{ANY}" for all that have no topics of their own'
+            )
+        if name.startswith(prefix):
+            raise SettingsError(
+                f"[groups.{name!r}] is for no group; names under topic_prefix ({prefix!r}) are the "
+                "resolver's own"
             )
         for pattern in group.topics or ():
             if not isinstance(pattern, str) or not legal_pattern(pattern):

@@ -248,8 +248,8 @@ class Settings:
             definition.check(getattr(self, name))
         check_kafka(self.kafka)
         check_spark(self.spark)
-        check_groups(self.groups)
         check_rules(self)
+        check_groups(self.groups, self.topic_prefix)
 
     @classmethod
     def load(

@@ -139,6 +139,18 @@ def test_a_half_that_is_malformed_by_the_name_of_a_header_is_no_violation(
     assert report.holds, "\n".join(report.lines())
 
 
+def test_a_half_of_a_group_under_the_prefix_is_malformed(
+    spark: SparkSession, story: Story, tmp_path: Path
+) -> None:
+    copy, malformed = Copy(story, tmp_path / "tables"), story.by_name["malformed"]
+    name = story.world.names.resolver
+    group = {"key": "PGROUP", "value": name.encode()}
+    copy.change("half", malformed, group=name, headers=lambda headers: [*headers, group])
+    copy.save()
+    report = audit(spark, story, copy.folder, topics=False)
+    assert report.holds, "\n".join(report.lines())
+
+
 def missed(damages: list[Damage], report: dict[str, Any]) -> list[str]:
     """Return what is not reported under its invariant with its transaction."""
     found = violations(report)

@@ -68,6 +68,7 @@ def test_malformed_records_are_quarantined_and_their_neighbours_unharmed(
             _without(good, "TRAN_MSG"),
             _with(good, "UNIQ_KEY", b"x" * 129),
             _with(good, "PGROUP", b"no spaces"),
+            _with(good, "PGROUP", world.names.resolver.encode()),
             _with(good, "REAL_TOPIC", world.names.op.encode()),
             _with(good, "BORN_TIMESTAMP", b"yesterday"),
             _with(good, "REAL_QID", b"-1"),

@@ -17,7 +17,7 @@ from secured import SecuredBroker, Site
 from resolver import Message, TransactionProducer
 from resolver.protocol import Element, Op
 
-from .commands import PATIENCE_SECONDS, command
+from .commands import PATIENCE_SECONDS, Command, command
 from .world import ROLLBACK, World, header
 
 LISTENER = """
@@ -41,12 +41,20 @@ land_trigger_interval_ms = 500
 # How long Java's client asks for a topic that is gone.
 "kafka.request.timeout.ms" = "5000"
 "kafka.default.api.timeout.ms" = "5000"
+{java_login}
 
 [kafka]
 "security.protocol" = "sasl_ssl"
 "ssl.ca.location" = "{certificate}"
 "sasl.mechanism" = "SCRAM-SHA-512"
 "sasl.username" = "{user}"
+"""
+JAVA_LOGIN = """
+"kafka.sasl.mechanism" = "SCRAM-SHA-512"
+"kafka.sasl.jaas.config" = '''
+org.apache.kafka.common.security.scram.ScramLoginModule required
+username="{user}" password="{password}";
+'''
 """
 PASSWORD = "TXRESOLVER_KAFKA__SASL_PASSWORD"  # noqa: S105 - a variable's name
 
@@ -69,9 +77,10 @@ def world(site: Site) -> Iterator[World]:
     world.close()
 
 
-def config(site: Site, folder: Path, user: str, *more: str) -> Path:
+def config(site: Site, folder: Path, user: str, *more: str, java_login: str = "") -> Path:
     """Write the settings of a user: all but the password, unless `more` gives it."""
     text = CONFIG.format(
+        java_login=java_login,
         prefix=site.names.prefix,
         certificate=site.broker.users.certificate,
         user=user,
@@ -107,9 +116,11 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
         landed(home, "quarantine", 2)
         landed(home, "resolution", 2)
         own = f'"sasl.password" = "{users.password("auditor")}"'
+        java = JAVA_LOGIN.format(user="auditor", password=users.password("auditor"))
         audit = ["audit", f"--home={home}", "--topics", servers]
-        audit.append(f"--config={config(site, tmp_path, 'auditor', own)}")
+        audit.append(f"--config={config(site, tmp_path, 'auditor', own, java_login=java)}")
         with command(*audit, log=home / "audit.log") as auditing:
+            seen_of_audit = command_lines_with_spark(auditing)
             assert auditing.exit_code() == 0, auditing.said()
         # Spark prints the plan of a query that fails.
         world.admin.delete_topics([site.names.half])[site.names.half].result(30)
@@ -119,8 +130,9 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
     assert sorted(str(one.value()) for one in messages) == ["b'ended'", "b'open'"]
     assert reasons == {"NO_PERMISSION", "TRANSACTION_MISMATCH"}
     passwords = [users.password(user) for user in ("resolver", "orders", "auditor")]
-    assert [line for line in seen if any(word in line for word in passwords)] == []
-    assert any("java" in line for line in seen)
+    for lines in (seen, seen_of_audit):
+        assert [line for line in lines if any(word in line for word in passwords)] == []
+        assert shows_spark(lines)
     assert holding(home, passwords) == []
     # Else the search above would have searched little.
     assert {"up.log", "half", "quarantine"} <= set(holding(home, [site.names.half]))
@@ -173,6 +185,21 @@ def command_lines(*pids: int) -> list[str]:
         with suppress(psutil.NoSuchProcess):  # one that has just ended
             lines.append(" ".join(process.cmdline()))
     return lines
+
+
+def command_lines_with_spark(running: Command) -> list[str]:
+    """Return what the list of processes shows of a command once its JVM is there."""
+    while True:
+        assert running.process.poll() is None, running.said()
+        lines = command_lines(running.process.pid)
+        if shows_spark(lines):
+            return lines
+        time.sleep(0.05)
+
+
+def shows_spark(lines: list[str]) -> bool:
+    """Whether a JVM is among them, with the session's options as its arguments."""
+    return any("bin/java" in line and "--conf spark.eventLog.dir=" in line for line in lines)
 
 
 def landed(home: Path, table: str, rows: int) -> None:

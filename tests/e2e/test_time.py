@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import time
+from pathlib import Path
+from types import ModuleType
 
+import pytest
+
+from resolver import TransactionAgent
 from resolver.protocol import Element, Op, Record, TransactionStatus
 
 from .conftest import Resolving
 from .world import COMMIT, ROLLBACK, Sent, World, header
 
 HOUR_MS = 3_600_000
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 FAST = {"transaction_timeout_ms": 1_000, "transaction_check_interval_ms": 60_000}
 
@@ -89,6 +97,24 @@ def test_a_producers_clock_an_hour_off_changes_nothing(world: World, resolving: 
     for check in checks:
         waited = check.timestamp()[1] - stored_at[str(header(check, "HALF_OFFSET"))]
         assert waited > FAST["transaction_timeout_ms"]
+
+
+def test_what_is_asked_about_while_it_still_runs_is_rolled_back_on_both_sides(
+    world: World, resolving: Resolving, tmp_path: Path
+) -> None:
+    """README's listener answers; by their producers' clocks one is an hour old, one yet to come."""
+    example = ModuleType("readme")
+    code, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), example.__dict__)  # noqa: S102
+    orders = example.Orders(str(tmp_path / "orders.db"))
+    agent = TransactionAgent(world.group, world.bootstrap, orders, topic_prefix=world.prefix)
+    with resolving(**FAST), agent:
+        running = [_sent_by_a_clock(world, off_ms) for off_ms in (0, -HOUR_MS, HOUR_MS)]
+        outcomes = world.outcomes(3)
+    assert set(outcomes.values()) == {"ROLLBACK"}
+    for one in running:
+        with pytest.raises(sqlite3.IntegrityError):
+            orders.place("lamp", one.half.transaction_id)
 
 
 def _sent_by_a_clock(world: World, off_ms: int) -> Sent:

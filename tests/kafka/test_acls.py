@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import (
+    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
 )
 from protocol_topics import until
 from secured import PRINCIPALS, SecuredBroker, Site
@@ -97,6 +105,13 @@ FORBIDDEN = [
     "orders write real.placed",
     "orders write {}check.orders",
     "orders write {}resolution",
+    "orders write {}marker",
+    "orders write {}discarded",
+    "orders write {}quarantine",
+    "orders delete {}half",
+    "orders delete {}op",
+    "orders alter {}half",
+    "orders alter {}op",
     "orders join pay",
     "pay read {}check.orders",
     "pay join orders",
@@ -111,16 +126,24 @@ FORBIDDEN = [
     "resolver read {}check.orders",
     "resolver join orders",
     "land write {}op",
+    "land write {}resolution",
     "land read real.placed",
     "land join {}resolver",
     "operator read {}half",
     "operator read {}op",
     "operator read {}check.orders",
+    "operator write {}resolution",
+    "operator write {}marker",
     "operator write real.placed",
+    "operator join {}resolver",
+    "operator be {}resolver",
     "auditor read {}half",
+    "auditor read {}op",
     "auditor read {}check.orders",
     "auditor write {}op",
     "auditor write real.placed",
+    "auditor join {}resolver",
+    "auditor be {}resolver",
 ]
 
 
@@ -128,8 +151,8 @@ FORBIDDEN = [
 def test_what_is_not_granted_is_refused(site: Site, forbidden: str) -> None:
     user, act, what = forbidden.split()
     name = what.format(site.names.prefix).replace("real", site.real)
-    tried = {"read": read, "write": write, "join": join, "be": be}[act]
-    assert tried(site, site.broker.options(user), name) in (
+    acts = {"read": read, "write": write, "delete": delete, "alter": alter, "join": join, "be": be}
+    assert acts[act](site, site.broker.options(user), name) in (
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -175,6 +198,28 @@ def write(site: Site, options: dict[str, str], topic: str) -> int | None:
     assert producer.flush(30) == 0
     (error,) = reports
     return None if error is None else error.code()
+
+
+def delete(site: Site, options: dict[str, str], topic: str) -> int | None:
+    """Delete all records of a partition."""
+    admin, place = AdminClient(options), TopicPartition(topic, 0, OFFSET_END)
+    return refused(admin.delete_records([place], request_timeout=30)[place])
+
+
+def alter(site: Site, options: dict[str, str], topic: str) -> int | None:
+    """Let Kafka keep records for a shorter time."""
+    admin, resource = AdminClient(options), ConfigResource(ConfigResource.Type.TOPIC, topic)
+    sets = AlterConfigOpType.SET
+    resource.add_incremental_config(ConfigEntry("retention.ms", "1000", incremental_operation=sets))
+    return refused(admin.incremental_alter_configs([resource], request_timeout=30)[resource])
+
+
+def refused(asked: Future[Any]) -> int | None:
+    try:
+        asked.result(60)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return None
 
 
 def be(site: Site, options: dict[str, str], transactional_id: str) -> int | None:

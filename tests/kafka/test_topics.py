@@ -253,8 +253,9 @@ def test_fewer_replicas_than_set_are_noted_and_left(admin: AdminClient, settings
 def test_an_illegal_group_is_refused_before_anything_is_made(
     admin: AdminClient, settings: Settings, prefix: str
 ) -> None:
-    with pytest.raises(SettingsError, match="group is 'a b'"):
-        ensure_topics(admin, settings, ["a b"])
+    for group in ("a b", f"{prefix}resolver"):
+        with pytest.raises(SettingsError, match=f"group is '{group}'"):
+            ensure_topics(admin, settings, [group])
     assert partitions(admin, prefix) == {}
 
 

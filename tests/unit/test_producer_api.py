@@ -67,7 +67,7 @@ def test_without_a_listener_nobody_would_answer() -> None:
         TransactionProducer("orders", NOWHERE)
 
 
-@pytest.mark.parametrize("group", ["", "a b", "g" * 201, None])
+@pytest.mark.parametrize("group", ["", "a b", "g" * 201, None, "tx.resolver"])
 def test_illegal_groups_are_refused(group: Any) -> None:
     with pytest.raises(SettingsError, match="group is"):
         TransactionProducer(group, NOWHERE, Commits())

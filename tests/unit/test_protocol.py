@@ -143,6 +143,7 @@ def test_the_place_of_protocol_headers_among_the_users_own_does_not_matter(
         ("PGROUP", [b"a b"]),
         ("PGROUP", [b"g" * 201]),
         ("PGROUP", ["gr\u00fcn".encode()]),
+        ("PGROUP", [b"tx.resolver"]),
         ("REAL_TOPIC", [b""]),
         ("REAL_TOPIC", [b"."]),
         ("REAL_TOPIC", [b".."]),
@@ -185,9 +186,11 @@ def test_a_header_of_outputs_is_malformed_in_a_half(name: str) -> None:
         decode_half(None, b"", with_header(name, b"1"))
 
 
-def test_the_prefix_decides_which_topics_are_ours() -> None:
+def test_the_prefix_decides_which_names_are_ours() -> None:
     headers = with_header("REAL_TOPIC", b"tx.anything")
     assert decode_half(None, None, headers, "dev.tx.").topic == "tx.anything"
+    headers = with_header("PGROUP", b"tx.resolver")
+    assert decode_half(None, None, headers, "dev.tx.").group == "tx.resolver"
 
 
 @pytest.mark.parametrize(

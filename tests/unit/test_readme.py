@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +37,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+HOUR_MS = 3_600_000
+ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
 
 
 def examples() -> list[str]:
@@ -67,11 +71,18 @@ def test_the_examples_listener_knows_what_it_committed(example: Any) -> None:
     assert orders.check_local_transaction(asked("id-1", 0)) is TransactionStatus.COMMIT_MESSAGE
 
 
-def test_the_examples_listener_waits_for_what_may_be_running(example: Any) -> None:
+@pytest.mark.parametrize("age_ms", [0, HOUR_MS, -HOUR_MS])
+def test_what_the_examples_listener_rolled_back_can_not_be_placed_any_more(
+    example: Any, age_ms: int
+) -> None:
+    """By a process that is only slow, whose clock is right, or an hour behind, or ahead."""
     orders = example.Orders()
-    young, old = asked("id-2", 0), asked("id-2", example.LONGEST_TRANSACTION_MS + 1)
-    assert orders.check_local_transaction(young) is TransactionStatus.UNKNOWN
-    assert orders.check_local_transaction(old) is TransactionStatus.ROLLBACK_MESSAGE
+    assert orders.check_local_transaction(asked("id-2", age_ms)) is ROLLBACK
+    with pytest.raises(sqlite3.IntegrityError):
+        orders.place("lamp", "id-2")
+    with closing(sqlite3.connect(orders.path)) as db:
+        assert db.execute("SELECT * FROM orders").fetchall() == []
+    assert orders.check_local_transaction(asked("id-2", age_ms)) is ROLLBACK
 
 
 def test_rocketmqs_form_of_the_example_commits_its_local_transaction(example: Any) -> None:

@@ -70,6 +70,14 @@ def test_topics_of_a_group_among_which_are_the_resolvers_own_are_not_granted(top
     assert rights(settings, Principals(operator="User:operator"))
 
 
+@pytest.mark.parametrize("group", ["tx.resolver", "tx.reader"])
+def test_no_group_is_granted_to_read_what_the_resolver_commits(group: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(f"[groups.{group!r}] is for no group")):
+        rights(Settings(groups={group: Group((), "User:a")}), Principals())
+    elsewhere = Settings(topic_prefix="dev.tx.", groups={group: Group((), "User:a")})
+    assert rights(elsewhere, Principals())
+
+
 @pytest.mark.parametrize("principal", ["", "anna", "User:", "User: ", ":anna"])
 def test_a_principal_is_written_as_kafka_has_it(principal: str) -> None:
     with pytest.raises(SettingsError, match=r"--land-principal is .* such as User:land"):
