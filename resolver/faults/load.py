@@ -36,6 +36,8 @@ SMALL, SMALL_BYTES = "faults.small", 1_500
 NOWHERE = "faults.nowhere"
 #: The header that says which message of the ledger one is.
 NAME = "name"
+#: Of a half that has an immunity of its own.
+IMMUNITY_SECONDS = 1
 _THREADS = 8
 #: A transaction has begun and is not decided for so long: a kill finds some there.
 _THINKING_SECONDS = (0.0, 0.1)

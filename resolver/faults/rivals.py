@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+from dataclasses import replace
 
 from ..errors import FaultError
 from .doomed import Doom
@@ -45,9 +46,9 @@ def zombie(world: World, chance: random.Random) -> Done:
 def another_home(world: World, chance: random.Random) -> Done:
     """Start a resolver in another home, which is refused; with --rebuild it takes over."""
     homes = ("first", "second")
-    home = world.home / homes[world.resolver_home.name == homes[0]]
+    other = homes[world.kept.resolver == homes[0]]
     world.pause(chance.uniform(0, 1))
-    refused = world.another_resolver(home=home)
+    refused = world.another_resolver(home=world.home / other)
     world.until(lambda: refused.ended, "the second resolver is not refused")
     if refused.exit_status != 1 or "--rebuild" not in refused.last_words:
         raise FaultError(f"refused with {refused.exit_status}: {refused.last_words}")
@@ -55,7 +56,7 @@ def another_home(world: World, chance: random.Random) -> Done:
     world.until(lambda: world.judge.recovery is not None, "the first delivers no more")
     _see_none_restarted(world)
     first = world.take_down("resolver")
-    world.resolver_home = home
+    world.keep(replace(world.kept, resolver=other))
     world.start_resolver("--rebuild")
     world.until(lambda: first.ended, "the first resolver goes on")
     world.mark()

@@ -25,6 +25,7 @@ from .clock import clock_environment
 from .disk import SmallDisk
 from .doomed import Doom
 from .judge import Judge
+from .kept import Kept
 from .ledger import LoadLedger
 from .load import GROUP, LEDGER, SMALL, SMALL_BYTES, TOPICS
 from .process import Victim
@@ -80,9 +81,7 @@ class World:
     ) -> None:
         self.home = home
         self._scenery = scenery
-        self.resolver_home = home / "first"
         self.settings = Settings()
-        self.changed: dict[str, int] = {}
         self.disk: SmallDisk | None = None
         self.broker: Victim | None = None
         self.agent: Victim | None = None
@@ -90,6 +89,8 @@ class World:
         self.resolver: Victim | None = None
         self.restarts: list[str] = []
         self._doom = home / "doom.json"
+        self._kept_file = home / "kept.json"
+        self._kept = Kept.read(self._kept_file)
         self._rate = rate
         self._lock = lock
         self._told = told
@@ -300,6 +301,21 @@ class World:
             await_topics(admin, missing)
         self._read_to_end()
 
+    def keep(self, kept: Kept) -> None:
+        """Say where the resolver is and what its settings are, from its next start on."""
+        kept.write(self._kept_file)
+        self._kept = kept
+
+    @property
+    def kept(self) -> Kept:
+        """What it is gone on with, also after an interruption."""
+        return self._kept
+
+    @property
+    def resolver_home(self) -> Path:
+        """The home of the rightful resolver."""
+        return self.home / self._kept.resolver
+
     @property
     def broker_home(self) -> Path:
         """The folder of Kafka's data."""
@@ -307,7 +323,7 @@ class World:
 
     @property
     def sets(self) -> list[str]:
-        values = {**SHORTENED, **self.changed}
+        values = {**SHORTENED, **self._kept.settings}
         sets = [f"--set={name}={value}" for name, value in values.items()]
         return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
 

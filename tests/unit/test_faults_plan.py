@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resolver.errors import FaultError
 from resolver.faults.doomed import Doom
+from resolver.faults.load import IMMUNITY_SECONDS
 from resolver.faults.plan import FAULTS, counts, plan
-from resolver.faults.results import Result, Results
+from resolver.faults.report import summary
+from resolver.faults.results import Audit, Result, Results
+from resolver.faults.surroundings import other_settings
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -49,6 +54,27 @@ def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
     assert Results(file).rounds() == [RESULT]
 
 
+def test_without_an_audit_of_each_world_nothing_holds(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 2}})
+    results.add(RESULT)
+    results.add(replace(RESULT, number=4, world="kills-2"))
+    results.add(Audit("kills-1", 0, ""))
+    assert not results.hold
+    results.add(Audit("kills-2", 0, ""))
+    assert results.hold
+
+
+def test_the_report_tells_rounds_that_failed_and_takes_no_recovery_for_a_quick_one(
+    tmp_path: Path,
+) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 2}})
+    results.add(RESULT)
+    results.add(replace(RESULT, number=4, recovery=None, transactions=0, error="nothing came"))
+    assert "| kill resolver | 2 | 1 | 400 | 0 | 0 | 0 | 7.2 / 7.2 s |" in summary(results)
+
+
 def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     Results(file).begin({"seed": 7})
@@ -57,6 +83,15 @@ def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: 
     assert Results(file).rounds() == []
     Results(file).add(RESULT)
     assert Results(file).rounds() == [RESULT]
+
+
+def test_other_settings_leave_a_worlds_audit_as_it_was() -> None:
+    """A limit that discards must have reached, or who is late, is the same all along."""
+    for seed in range(100):
+        settings = other_settings(random.Random(seed))  # noqa: S311
+        assert settings["transaction_timeout_ms"] <= 1_000 * IMMUNITY_SECONDS
+        limits = {"transaction_check_max", "count_unanswered_checks", "file_reserved_hours"}
+        assert not limits & set(settings)
 
 
 def test_a_doom_comes_once_at_its_line(tmp_path: Path) -> None:
