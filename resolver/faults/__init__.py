@@ -1,1 +1,1 @@
-"""The fault campaign: a running system is hit, round after round, and every message accounted for."""
+"""The fault campaign, `scripts/faults`: a running system is hit, and all its messages are told."""

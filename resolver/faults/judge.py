@@ -85,6 +85,11 @@ class Judge:
             if name not in self._decided and self._sent[name].fate not in UNDECIDED
         ]
 
+    def apart(self) -> set[str]:
+        """Return the halves with an outcome and without what goes with it, or the reverse."""
+        found = (self._outcomes, self._delivered, self._given_up)
+        return {half for half in self.open if any(half in seen for seen in found)}
+
     def take(self, reads: list[Read]) -> None:
         """Take records; the ledger is read after them, so it knows what they come from."""
         self._read_ledger()

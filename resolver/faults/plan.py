@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from . import kills, rivals, stops, surroundings
+from . import combined, kills, rivals, stops, surroundings
 from .damage import damaged, lose, named, newest, restored, tear, truncate
 from .fault import Fault
 from .world import Scenery
@@ -35,6 +35,13 @@ def _at(group: str, points: Mapping[str, str], rounds: int) -> dict[str, Planned
     return {
         f"kill {group} {point}": Planned("kills", kills.kill_resolver_at(pattern), rounds)
         for point, pattern in points.items()
+    }
+
+
+def _both(rounds: int) -> dict[str, Planned]:
+    return {
+        f"kill resolver and broker {point}": Planned("kills", combined.kill_both_at(line), rounds)
+        for point, line in kills.RESOLVE_POINTS.items()
     }
 
 
@@ -73,13 +80,17 @@ FAULTS: dict[str, Planned] = {
     "kill agent": Planned("kills", kills.kill_agent, 20),
     "kill producers": Planned("kills", kills.kill_load, 20),
     "kill broker": Planned("kills", kills.kill_broker, 50),
-    "kill several": Planned("kills", kills.kill_several, 20),
+    "kill several": Planned("kills", combined.kill_several, 20),
+    **_both(5),
+    "kill resolver while broker halted": Planned("kills", combined.kill_while_halted, 10),
+    "kill resolver while broker down": Planned("kills", combined.kill_while_down, 10),
     "halt resolver": Planned("halts", stops.halt_resolver, 10),
     "halt resolver's JVM": Planned("halts", stops.halt_jvm, 5),
     "halt agent": Planned("halts", stops.halt("agent"), 5),
     "halt producers": Planned("halts", stops.halt("load"), 5),
     "halt broker": Planned("halts", stops.halt("broker"), 10),
     "zombie": Planned("zombies", rivals.zombie, 20),
+    "zombie past killed broker": Planned("zombies", rivals.zombie_past_killed_broker, 10),
     "another home": Planned("homes", rivals.another_home, 10),
     "other settings": Planned("homes", surroundings.change_settings, 20),
     "step clock": Planned("clock", surroundings.step_clock, 20),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done
-from .kills import RESOLVE_POINTS
+from .kills import RESOLVE_POINTS, restart_broker
 from .world import World
 
 #: What a resolver exits with that was replaced.
@@ -22,6 +23,15 @@ def zombie(world: World, chance: random.Random) -> Done:
     Jobs by themselves: two of `up` can't be in one home, but a cluster may start a job anew whose
     machine does not answer.
     """
+    return _zombie(world, chance, None)
+
+
+def zombie_past_killed_broker(world: World, chance: random.Random) -> Done:
+    """Do the same, and kill Kafka while the old one sleeps."""
+    return _zombie(world, chance, restart_broker)
+
+
+def _zombie(world: World, chance: random.Random, meanwhile: Callable[[World], str] | None) -> Done:
     old = world.take_down("resolver")
     point = chance.choice([None, *RESOLVE_POINTS])
     if point is None:
@@ -31,6 +41,7 @@ def zombie(world: World, chance: random.Random) -> Done:
         world.doom(Doom(RESOLVE_POINTS[point], "all", signal.SIGSTOP))
         world.until(lambda: old.hit_at, "the resolver does not come to the point")
     world.mark()
+    proof = meanwhile(world) if meanwhile else ""
     world.start_resolver()
     world.until(lambda: world.judge.recovery is not None, "the second delivers nothing")
     world.pause(chance.uniform(0, 3))
@@ -40,7 +51,8 @@ def zombie(world: World, chance: random.Random) -> Done:
     if old.exit_status != _REPLACED:
         raise FaultError(f"the old one ended with {old.exit_status}: {old.last_words}")
     _see_none_restarted(world)
-    return Done(f"halted {point or 'at any moment'}", old.hit_at or old.last_words)
+    proofs = filter(None, [old.hit_at or old.last_words, proof])
+    return Done(f"halted {point or 'at any moment'}", "; ".join(proofs))
 
 
 def another_home(world: World, chance: random.Random) -> Done:

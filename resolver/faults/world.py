@@ -47,6 +47,7 @@ SHORTENED: Mapping[str, Any] = {
 PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
 _STOP_SECONDS = 60.0
+_WHOLE_SECONDS = 60.0
 _PARTITIONS = 4
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
@@ -238,6 +239,18 @@ class World:
             self.until(lambda: not owed & self.judge.open, "not settled")
         except FaultError:
             self.judge.give_up(owed)
+
+    def see_whole(self) -> None:
+        """See, while no resolver writes, that all was written together with its outcome.
+
+        What is not visible yet is waited for: Kafka writes a transaction's end topic by topic.
+        """
+        self._read_to_end()
+        try:
+            self.until(lambda: not self.judge.apart(), "not whole", _WHOLE_SECONDS)
+        except FaultError as error:
+            apart = ", ".join(sorted(self.judge.apart()))
+            raise FaultError(f"without outcome, or without what goes with it: {apart}") from error
 
     def drain(self) -> None:
         """Let what was begun come to its end, load and resolver stop, and the tables have all."""

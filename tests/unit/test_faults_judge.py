@@ -86,6 +86,28 @@ def test_a_commit_is_complete_with_its_outcome_and_its_message(story: Story) -> 
     assert not story.judge.open
 
 
+@pytest.mark.parametrize(
+    ("fate", "said", "first", "second"),
+    [
+        (Fate.COMMIT, Outcome.COMMIT, "outcome", "message"),
+        (Fate.COMMIT, Outcome.COMMIT, "message", "outcome"),
+        (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "outcome", "given up"),
+        (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "given up", "outcome"),
+    ],
+)
+def test_an_outcome_and_its_message_are_apart_until_both_are_read(
+    story: Story, fate: Fate, said: Outcome, first: str, second: str
+) -> None:
+    reads = {"outcome": outcome(said), "message": message(), "given up": given_up()}
+    story.sent(fate=fate)
+    story.take(half())
+    assert story.judge.apart() == set()
+    story.take(reads[first])
+    assert story.judge.apart() == {"0:7"}
+    story.take(reads[second])
+    assert story.judge.apart() == set()
+
+
 def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
     story.sent(decided=ROLLBACK)
     verdict = story.take(half(), outcome(Outcome.ROLLBACK))

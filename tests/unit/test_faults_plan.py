@@ -11,6 +11,7 @@ import pytest
 
 from resolver.errors import FaultError
 from resolver.faults.doomed import Doom
+from resolver.faults.kills import RESOLVE_POINTS
 from resolver.faults.load import IMMUNITY_SECONDS
 from resolver.faults.plan import FAULTS, counts, plan
 from resolver.faults.report import summary
@@ -32,8 +33,12 @@ def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
     assert whole["kill resolver"] >= 200
     assert whole["kill broker"] >= 50
     assert whole["zombie"] >= 20
-    named = [count for name, count in whole.items() if name.startswith("kill resolver ")]
-    assert len(named) == 5 and min(named) >= 20
+    assert len(RESOLVE_POINTS) == 5
+    assert min(whole[f"kill resolver {point}"] for point in RESOLVE_POINTS) >= 20
+    assert min(whole[f"kill resolver and broker {point}"] for point in RESOLVE_POINTS) >= 5
+    others = ("while broker halted", "while broker down")
+    assert min(whole[f"kill resolver {other}"] for other in others) >= 10
+    assert whole["zombie past killed broker"] >= 10
 
 
 def test_a_shorter_one_has_each_fault() -> None:
