@@ -27,7 +27,7 @@ from .doomed import Doom
 from .judge import Judge
 from .kept import Kept
 from .ledger import LoadLedger
-from .load import GROUP, LEDGER, SMALL, SMALL_BYTES, TOPICS
+from .load import GROUP, LEDGER, PARTITIONS, SMALL, SMALL_BYTES, TOPICS
 from .process import Victim
 from .remedy import heed
 from .stopping import Interrupted
@@ -48,7 +48,6 @@ PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
 _STOP_SECONDS = 60.0
 _WHOLE_SECONDS = 60.0
-_PARTITIONS = 4
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
 #: How often its start may be refused, each time with another thing to do.
@@ -306,7 +305,7 @@ class World:
         if missing:
             small = {"max.message.bytes": str(SMALL_BYTES)}
             new = [
-                NewTopic(topic, _PARTITIONS, 1, config=small if topic == SMALL else {})
+                NewTopic(topic, PARTITIONS, 1, config=small if topic == SMALL else {})
                 for topic in missing
             ]
             for made in admin.create_topics(new).values():

@@ -32,9 +32,10 @@ class Story:
         half: str | None = "0:7",
         decided: str | None = COMMIT,
         fate: Fate = Fate.COMMIT,
+        partition: int | None = None,
     ) -> None:
         content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
-        self.ledger.sent(Sent(name, fate.name, content))
+        self.ledger.sent(Sent(name, fate.name, content, partition))
         if half:
             self.ledger.stored(name, half)
         if decided:
@@ -54,8 +55,8 @@ def read(topic: str, value: bytes | None, headers: Any = (), offset: int = 0) ->
     return Read(topic, 0, offset, b"key", value, list(headers), time.time_ns() // 1_000_000)
 
 
-def half(name: str = "m") -> Read:
-    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=7)
+def half(name: str = "m", offset: int = 7) -> Read:
+    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=offset)
 
 
 def message(name: str = "m", body: bytes = b"body", at: str = "0:7") -> Read:
@@ -68,11 +69,11 @@ def given_up(body: bytes = b"body") -> Read:
     return read(NAMES.discarded, body, [(NAME, b"m"), *added])
 
 
-def outcome(said: Outcome = Outcome.COMMIT) -> Read:
+def outcome(said: Outcome = Outcome.COMMIT, offset: int = 7, op_offset: int = 1) -> Read:
     resolution = Resolution(
-        transaction_id="id", queue=0, offset=7, outcome=said, source=Source.END, group="faults",
-        topic=TOPIC, op_offset=1, checks=0, answered=0, born_at=0, stored_at=0, ended_at=0,
-        decided_at=0, batch_id=0, query_id="q",
+        transaction_id="id", queue=0, offset=offset, outcome=said, source=Source.END,
+        group="faults", topic=TOPIC, op_offset=op_offset, checks=0, answered=0, born_at=0,
+        stored_at=0, ended_at=0, decided_at=0, batch_id=0, query_id="q",
     )  # fmt: skip
     return read(NAMES.resolution, resolution.to_record(NAMES.resolution).value)
 
@@ -218,6 +219,43 @@ def test_another_header_is_wrong(story: Story) -> None:
     changed = message()
     changed = replace(changed, headers=[*changed.headers, ("more", b"")])
     assert len(story.take(half(), outcome(), changed).wrong) == 1
+
+
+@pytest.mark.parametrize(("belongs", "wrong"), [(None, 0), (0, 0), (1, 1)])
+def test_another_partition_is_wrong(story: Story, belongs: int | None, wrong: int) -> None:
+    story.sent(partition=belongs)
+    assert len(story.take(half(), outcome(), message()).wrong) == wrong
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 2}, 0),
+        ({"offset": 8, "op_offset": 1}, {"offset": 7, "op_offset": 2}, 0),
+        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 1}, 0),
+        # Its op was read before its half, and waited.
+        ({"offset": 7, "op_offset": 2}, {"offset": 8, "op_offset": 1}, 0),
+        ({"offset": 8, "op_offset": 2}, {"offset": 7, "op_offset": 1}, 1),
+    ],
+)
+@pytest.mark.parametrize("are_outcomes_first", [True, False])
+def test_messages_of_a_queue_stand_in_the_order_of_their_ops(
+    story: Story,
+    first: dict[str, int],
+    second: dict[str, int],
+    wrong: int,
+    are_outcomes_first: bool,
+) -> None:
+    halves, messages = [], []
+    for name, place in (("first", first), ("second", second)):
+        at = f"0:{place['offset']}"
+        story.sent(name, at)
+        halves.append(half(name, place["offset"]))
+        messages.append(message(name, at=at))
+    outcomes = [outcome(Outcome.COMMIT, **second), outcome(Outcome.COMMIT, **first)]
+    parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
+    verdict = story.take(*halves, *parts[0], *parts[1])
+    assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
 
 
 @pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])
