@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..commit import commit
-from ..errors import TxResolverError
+from ..errors import AuditError, TxResolverError
 from .audit import audit
 from .fault import Done
 from .judge import Verdict
@@ -17,9 +17,6 @@ from .plan import FAULTS, Round, plan, scenery
 from .results import Audit, Result, Results
 from .stopping import Interrupted, told_to_stop
 from .world import World
-
-#: As `txresolver audit` ends where it could not judge.
-_NOT_AUDITED = 4
 
 
 class Campaign:
@@ -88,7 +85,7 @@ class Campaign:
         except Interrupted:
             raise
         except Exception as failed:  # of a world that has failed, whatever it is
-            said = Audit(name, _NOT_AUDITED, repr(failed))
+            said = Audit(name, AuditError.exit_code, repr(failed))
         since = world.judge.verdict.since(before)
         if not since.holds:
             said = replace(said, exit_code=said.exit_code or 1, said=f"{since}; {said.said}")

@@ -7,13 +7,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from . import combined, kills, rivals, stops, surroundings
-from .damage import damaged, lose, named, newest, restored, tear, truncate
+from .damage import (
+    damaged,
+    files,
+    lose,
+    named,
+    newest,
+    restored,
+    tear,
+    truncate,
+    unreadable_rows,
+)
 from .fault import Fault
 from .world import Scenery
 
 #: How many rounds one world sees before it is audited and the next one begins.
 _ROUNDS_PER_WORLD = 40
-
+_SPOILS = (truncate, tear, lose)
 
 _SCENERIES = {
     "zombies": Scenery(as_job=True),
@@ -50,7 +60,7 @@ def _damages() -> dict[str, Planned]:
     faults: dict[str, Planned] = {}
     for job, spark in (("resolve", "checkpoints/resolve/spark"), ("land", "checkpoints/land")):
         for what in ("offsets", "commits"):
-            for spoil in (truncate, tear, lose):
+            for spoil in _SPOILS:
                 fault = damaged(newest(f"{spark}/{what}"), spoil)
                 faults[f"{spoil.__name__} {job}'s last of {what}"] = Planned("damage", fault, 2)
         for spoil in (truncate, lose):
@@ -59,7 +69,7 @@ def _damages() -> dict[str, Planned]:
         fault = damaged(named(f"checkpoints/{job}"), lose)
         faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
         faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
-    for spoil in (truncate, tear, lose):
+    for spoil in _SPOILS:
         state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]"), spoil)
         faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
         log = damaged(newest("tables/*/_delta_log"), spoil)
@@ -70,6 +80,14 @@ def _damages() -> dict[str, Planned]:
     for name in ("spark", "spark/state", "identity", "settings"):
         fault = damaged(named(f"checkpoints/resolve/{name}"), lose)
         faults[f"lose resolve's {name}"] = Planned("damage", fault, 2)
+    for name, pattern in (
+        ("resolve's checkpoint", "checkpoints/resolve/**/*"),
+        ("land's checkpoint", "checkpoints/land/**/*"),
+        ("a table's log", "tables/*/_delta_log/*"),
+    ):
+        fault = damaged(files(pattern), *_SPOILS)
+        faults[f"spoil any file of {name}"] = Planned("damage", fault, 10)
+    faults["spoil any file of a table's rows"] = Planned("damage", unreadable_rows(*_SPOILS), 10)
     return faults
 
 
