@@ -74,10 +74,12 @@ def test_the_report_tells_rounds_that_failed_and_takes_no_recovery_for_a_quick_o
     tmp_path: Path,
 ) -> None:
     results = Results(tmp_path / "results.jsonl")
-    results.begin({"seed": 7, "counts": {"kill resolver": 2}})
+    results.begin({"seed": 7, "counts": {"kill resolver": 4}})
     results.add(RESULT)
-    results.add(replace(RESULT, number=4, recovery=None, transactions=0, error="nothing came"))
-    assert "| kill resolver | 2 | 1 | 400 | 0 | 0 | 0 | 7.2 / 7.2 s |" in summary(results)
+    results.add(replace(RESULT, number=4, recovery=None, transactions=0))
+    results.add(replace(RESULT, number=5, recovery=None, transactions=0, error="nothing came"))
+    results.add(replace(RESULT, number=6, recovery=0.5, transactions=0, error="not settled"))
+    assert "| kill resolver | 4 | 2 | 400 | 0 | 0 | 0 | 7.2 / 7.2 s |" in summary(results)
 
 
 def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: Path) -> None:
