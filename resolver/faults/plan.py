@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from . import combined, kills, rivals, stops, surroundings
@@ -41,17 +41,12 @@ class Planned:
     rounds: int
 
 
-def _at(group: str, points: Mapping[str, str], rounds: int) -> dict[str, Planned]:
+def _at(
+    points: Mapping[str, str], kill: Callable[[str], Fault], what: str, rounds: int
+) -> dict[str, Planned]:
     return {
-        f"kill {group} {point}": Planned("kills", kills.kill_resolver_at(pattern), rounds)
+        f"kill {what} {point}": Planned("kills", kill(pattern), rounds)
         for point, pattern in points.items()
-    }
-
-
-def _both(rounds: int) -> dict[str, Planned]:
-    return {
-        f"kill resolver and broker {point}": Planned("kills", combined.kill_both_at(line), rounds)
-        for point, line in kills.RESOLVE_POINTS.items()
     }
 
 
@@ -93,13 +88,13 @@ def _damages() -> dict[str, Planned]:
 
 FAULTS: dict[str, Planned] = {
     "kill resolver": Planned("kills", kills.kill_resolver, 200),
-    **_at("resolver", kills.RESOLVE_POINTS, 20),
-    **_at("land", kills.LAND_POINTS, 20),
+    **_at(kills.RESOLVE_POINTS, kills.kill_resolver_at, "resolver", 20),
+    **_at(kills.LAND_POINTS, kills.kill_resolver_at, "land", 20),
     "kill agent": Planned("kills", kills.kill_agent, 20),
     "kill producers": Planned("kills", kills.kill_load, 20),
     "kill broker": Planned("kills", kills.kill_broker, 50),
     "kill several": Planned("kills", combined.kill_several, 20),
-    **_both(5),
+    **_at(kills.RESOLVE_POINTS, combined.kill_both_at, "resolver and broker", 5),
     "kill resolver while broker halted": Planned("kills", combined.kill_while_halted, 10),
     "kill resolver while broker down": Planned("kills", combined.kill_while_down, 10),
     "halt resolver": Planned("halts", stops.halt_resolver, 10),

@@ -90,7 +90,7 @@ class World:
         self.restarts: list[str] = []
         self._doom = home / "doom.json"
         self._kept_file = home / "kept.json"
-        self._kept = Kept.read(self._kept_file)
+        self.kept = Kept.read(self._kept_file)
         self._rate = rate
         self._lock = lock
         self._told = told
@@ -316,17 +316,12 @@ class World:
     def keep(self, kept: Kept) -> None:
         """Say where the resolver is and what its settings are, from its next start on."""
         kept.write(self._kept_file)
-        self._kept = kept
-
-    @property
-    def kept(self) -> Kept:
-        """What it is gone on with, also after an interruption."""
-        return self._kept
+        self.kept = kept
 
     @property
     def resolver_home(self) -> Path:
         """The home of the rightful resolver."""
-        return self.home / self._kept.resolver
+        return self.home / self.kept.resolver
 
     @property
     def broker_home(self) -> Path:
@@ -335,7 +330,7 @@ class World:
 
     @property
     def sets(self) -> list[str]:
-        values = {**SHORTENED, **self._kept.settings}
+        values = {**SHORTENED, **self.kept.settings}
         sets = [f"--set={name}={value}" for name, value in values.items()]
         return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
 
