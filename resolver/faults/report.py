@@ -25,13 +25,14 @@ def summary(results: Results) -> str:
     rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
     audits = results.audits()
     held = sum(one.exit_code == 0 for one in audits)
+    worlds = {one.world for one in rounds} | results.audited
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
     commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
     audited = sum(one.transactions for one in audits)
     said = (
         f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds; "
-        f"audits without a violation: {held} of {len(audits)}, of {audited:,} "
+        f"worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
         f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
         "was."
     )
