@@ -47,7 +47,8 @@ SHORTENED: Mapping[str, Any] = {
 PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
 _STOP_SECONDS = 60.0
-_WHOLE_SECONDS = 60.0
+#: Until Kafka has ended a transaction of a resolver that is dead.
+WHOLE_SECONDS = 60.0
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
 #: How often its start may be refused, each time with another thing to do.
@@ -246,7 +247,7 @@ class World:
         """
         self._read_to_end()
         try:
-            self.until(lambda: not self.judge.apart(), "not whole", _WHOLE_SECONDS)
+            self.until(lambda: not self.judge.apart(), "not whole", WHOLE_SECONDS)
         except FaultError as error:
             apart = ", ".join(sorted(self.judge.apart()))
             raise FaultError(f"without outcome, or without what goes with it: {apart}") from error

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from resolver.demo.reading import Read
+from resolver.errors import FaultError
+from resolver.faults import world as faults_world
 from resolver.faults.judge import Judge, Verdict
 from resolver.faults.ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
 from resolver.faults.load import NAME, TOPICS, Fate
 from resolver.protocol import Names, Outcome, Resolution, Source
 
 NAMES = Names()
+PATIENCE_SECONDS = 60.0
 TOPIC = TOPICS[0]
 
 
@@ -107,6 +113,35 @@ def test_an_outcome_and_its_message_are_apart_until_both_are_read(
     assert story.judge.apart() == {"0:7"}
     story.take(reads[second])
     assert story.judge.apart() == set()
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_before_the_next_start_an_outcome_must_have_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """One that is not visible at once, as Kafka ends a transaction topic by topic, is awaited."""
+    world = faults_world.World(tmp_path, faults_world.Scenery(), 1, 0, threading.Event())
+    told = Story(tmp_path)
+    told.sent()
+    reads = [[half(), outcome()], [message()] if comes else []]
+    monkeypatch.setattr(faults_world, "Reader", partial(Topics, reads))
+    monkeypatch.setattr(faults_world, "WHOLE_SECONDS", PATIENCE_SECONDS if comes else 0.1)
+    with nullcontext() if comes else pytest.raises(FaultError, match="0:7"):
+        world.see_whole()
+
+
+class Topics:
+    """A reader of what is there, a part at a time."""
+
+    offsets: ClassVar[dict[tuple[str, int], int]] = {}
+
+    def __init__(self, reads: list[list[Read]], *_: object) -> None:
+        self._reads = reads
+        self.reached_end = False
+
+    def read(self, _seconds: float) -> list[Read]:
+        self.reached_end = True
+        return self._reads.pop(0) if self._reads else []
 
 
 def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
