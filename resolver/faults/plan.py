@@ -26,7 +26,6 @@ _ROUNDS_PER_WORLD = 40
 _SPOILS = (truncate, tear, lose)
 
 _SCENERIES = {
-    "zombies": Scenery(as_job=True),
     "disk": Scenery(small_disk=True),
     "clock": Scenery(own_clock=True),
 }
@@ -127,10 +126,14 @@ class Round:
 
 
 def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
-    """Return the rounds: of each fault so many, those of a group mixed."""
+    """Return the rounds: of each fault so many, those of a group mixed, and few of all groups."""
+    is_short = sum(counts.values()) <= _ROUNDS_PER_WORLD
     groups: dict[str, list[str]] = {}
     for name, count in counts.items():
-        groups.setdefault(FAULTS[name].group, []).extend([name] * count)
+        # A world takes longer than a round: one is for all that need no other.
+        is_mixed = is_short and scenery(name) == Scenery()
+        group = "mixed" if is_mixed else FAULTS[name].group
+        groups.setdefault(group, []).extend([name] * count)
     return [Round(number, world, fault) for number, (world, fault) in enumerate(_cut(seed, groups))]
 
 

@@ -18,10 +18,10 @@ _REPLACED = 3
 
 
 def zombie(world: World, chance: random.Random) -> Done:
-    """Halt the driver, start a second one on its checkpoint, and let the old one go on.
+    """Halt the resolver, start a second one on its checkpoint, and let the old one go on.
 
-    Jobs by themselves: two of `up` can't be in one home, but a cluster may start a job anew whose
-    machine does not answer.
+    The second is a job by itself: two of `up` can't be in one home, but a cluster may start a job
+    anew whose machine does not answer.
     """
     return _zombie(world, chance, None)
 
@@ -42,7 +42,7 @@ def _zombie(world: World, chance: random.Random, meanwhile: Callable[[World], st
         world.until(lambda: old.hit_at, "the resolver does not come to the point")
     world.mark()
     proof = meanwhile(world) if meanwhile else ""
-    world.start_resolver()
+    world.start_job()
     world.until(lambda: world.judge.recovery is not None, "the second delivers nothing")
     world.pause(chance.uniform(0, 3))
     old.hit("all", signal.SIGCONT)
@@ -51,6 +51,8 @@ def _zombie(world: World, chance: random.Random, meanwhile: Callable[[World], st
     if old.exit_status != _REPLACED:
         raise FaultError(f"the old one ended with {old.exit_status}: {old.last_words}")
     _see_none_restarted(world)
+    world.stop("resolver")
+    world.start_resolver()  # one that lands
     proofs = filter(None, [old.hit_at or old.last_words, proof])
     return Done(f"halted {point or 'at any moment'}", "; ".join(proofs))
 

@@ -62,8 +62,6 @@ _NOT_LANDED = "(not all has landed)"
 class Scenery:
     """What is special about the worlds of a group."""
 
-    #: The resolver is the job by itself, which no home's lock keeps from running twice.
-    as_job: bool = False
     #: Its disk is so small that it can be filled.
     small_disk: bool = False
     #: Kafka takes its time from a file.
@@ -185,11 +183,13 @@ class World:
 
     def another_resolver(self, *more: str, home: Path) -> Victim:
         """Start a resolver in a home, beside the one that is there."""
-        command = ["txresolver", "up", "--home", str(home), "--verbose"]
-        if self._scenery.as_job:
-            command = ["resolve", "--checkpoint", str(Home(home).resolve_checkpoint)]
-        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets, *more]
-        return self._start("resolver", "the resolver", arguments)
+        return self._start_doomed("txresolver", "up", "--home", str(home), "--verbose", *more)
+
+    def start_job(self) -> Victim:
+        """Start the job by itself, which no home's lock keeps out; it is the one from now on."""
+        checkpoint = Home(self.resolver_home).resolve_checkpoint
+        self.resolver = self._start_doomed("resolve", "--checkpoint", str(checkpoint))
+        return self.resolver
 
     def take_down(self, name: str) -> Victim:
         """Return a process that is about to be hit: its end is expected from now on."""
@@ -257,11 +257,8 @@ class World:
         self.stop("load")
         self._read()  # what the load wrote down last is awaited too
         self.settle(set(self.judge.open))
-        last = self.stop("resolver")
+        is_left = self.stop("resolver").said(_NOT_LANDED)
         self._read_to_end()
-        # A job by itself has landed nothing yet.
-        is_left = self._scenery.as_job or last.said(_NOT_LANDED)
-        self._scenery = replace(self._scenery, as_job=False)
         for _ in range(_LANDINGS):
             if not is_left:
                 return
@@ -334,6 +331,10 @@ class World:
         values = {**SHORTENED, **self.kept.settings}
         sets = [f"--set={name}={value}" for name, value in values.items()]
         return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
+
+    def _start_doomed(self, *command: str) -> Victim:
+        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets]
+        return self._start("resolver", "the resolver", arguments)
 
     def _start(
         self, name: str, title: str, arguments: list[str], more: Mapping[str, str] | None = None

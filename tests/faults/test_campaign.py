@@ -19,10 +19,9 @@ pytestmark = pytest.mark.slow
 #: Its guards look after its processes, and end a moment after them.
 _GUARDS_SECONDS = 30.0
 
-#: A world each for kills, for jobs by themselves and for damage: each has its own start and audit.
+#: In one world, as they are few.
 CHOSEN = [
-    "kill resolver in the Kafka transaction",
-    "kill broker",
+    "kill resolver and broker in the Kafka transaction",
     "zombie",
     "lose resolve's checkpoint",
 ]

@@ -21,7 +21,7 @@ from resolver.faults.stopping import Interrupted
 from resolver.faults.world import Scenery, World
 
 FAULT = "kill broker"
-WORLD = "kills-1"
+WORLD = "mixed-1"
 
 
 class StandIn:

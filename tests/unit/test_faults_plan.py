@@ -13,10 +13,11 @@ from resolver.errors import FaultError
 from resolver.faults.doomed import Doom
 from resolver.faults.kills import RESOLVE_POINTS
 from resolver.faults.load import IMMUNITY_SECONDS
-from resolver.faults.plan import FAULTS, counts, plan
+from resolver.faults.plan import FAULTS, counts, plan, scenery
 from resolver.faults.report import summary
 from resolver.faults.results import Audit, Result, Results
 from resolver.faults.surroundings import other_settings
+from resolver.faults.world import Scenery
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -45,6 +46,13 @@ def test_a_shorter_one_has_each_fault() -> None:
     assert set(counts(100, [])) == set(FAULTS)
     assert min(counts(1, []).values()) == 1
     assert counts(10, ["kill resolver"]) == {"kill resolver": 10}
+
+
+def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
+    few = dict.fromkeys(["kill broker", "zombie", "lose resolve's identity", "full disk"], 2)
+    worlds = {one.world: scenery(one.fault) for one in plan(1, few)}
+    assert worlds == {"mixed-1": Scenery(), "disk-1": Scenery(small_disk=True)}
+    assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
 
 
 def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
