@@ -39,7 +39,7 @@ def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path
     """Interrupted while its world starts it leaves no process, and then it goes on."""
     log, results = tmp_path / "campaign.log", Results(home / "results.jsonl")
     faults = [f"--only={name}" for name in CHOSEN]
-    running = campaign(home, log, "--rounds=1", *faults)
+    running = campaign(home, log, "--rounds=1", "--rate=20", *faults)
     wait_until(lambda: running.poll() is not None or processes_in(home, of="faults.doomed"))
     assert running.poll() is None, log.read_text()
     running.send_signal(signal.SIGINT)
