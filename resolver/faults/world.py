@@ -39,7 +39,8 @@ SHORTENED: Mapping[str, Any] = {
     "check_backoff_max_ms": 1_000,
     "transaction_check_max": 4,
     "kafka_transaction_timeout_ms": 4_000,
-    "land_trigger_interval_ms": 2_000,
+    # To land is what costs most, and what no round waits for but those that kill it.
+    "land_trigger_interval_ms": 5_000,
     # A JVM that lives for seconds only does better without its second compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
