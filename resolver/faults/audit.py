@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from subprocess import CompletedProcess
 from typing import Any
 
 from ..demo.shortened import clean_environment
@@ -18,9 +19,20 @@ _NOT_JUDGED = ("pending", "ended_and_not_landed_yet", "outcomes_landed_before_ha
 
 def audit(world: World, name: str) -> Audit:
     """Audit the tables and the real topics of a drained world; a violation is exit code 1."""
+    done = run_audit(world)
+    said = (done.stdout + done.stderr).strip()
+    if done.returncode:
+        return Audit(name, done.returncode, said)
+    counts: dict[str, int] = json.loads(done.stdout)["counts"]
+    missing = _missing(counts, world.judge.verdict.settled)
+    return Audit(name, 1 if missing else 0, missing or said, counts["outcomes"])
+
+
+def run_audit(world: World) -> CompletedProcess[str]:
+    """Run it; it may be beside the resolver."""
     command = ["audit", "--topics", "--json", "--home", str(world.resolver_home), *world.sets]
     prefix = world.disk.prefix if world.disk is not None else []
-    done = subprocess.run(
+    return subprocess.run(
         [*prefix, sys.executable, "-m", "resolver", *command],
         capture_output=True,
         text=True,
@@ -29,12 +41,6 @@ def audit(world: World, name: str) -> Audit:
         start_new_session=True,  # Ctrl-C is for the campaign: half an audit finds nothing
         check=False,
     )
-    said = (done.stdout + done.stderr).strip()
-    if done.returncode:
-        return Audit(name, done.returncode, said)
-    counts: dict[str, int] = json.loads(done.stdout)["counts"]
-    missing = _missing(counts, world.judge.verdict.settled)
-    return Audit(name, 1 if missing else 0, missing or said, counts["outcomes"])
 
 
 def _missing(counts: dict[str, Any], settled: int) -> str:

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..commit import commit
-from ..errors import TxResolverError
+from ..errors import AuditError, TxResolverError
 from .audit import audit
 from .fault import Done
 from .judge import Verdict
@@ -17,9 +17,6 @@ from .plan import FAULTS, Round, plan, scenery
 from .results import Audit, Result, Results
 from .stopping import Interrupted, told_to_stop
 from .world import World
-
-#: As `txresolver audit` ends where it could not judge.
-_NOT_AUDITED = 4
 
 
 class Campaign:
@@ -36,35 +33,49 @@ class Campaign:
 
     def run(self, lock: int) -> None:
         """Play what is left; raises `Interrupted` when told to stop."""
-        played = {result.number for result in self._results.rounds()}
-        audited = {done.audited for done in self._results.audits()}
         with told_to_stop() as told:
             for name, of_world in groupby(self._rounds, lambda one: one.world):
                 rounds = list(of_world)
-                left = [one for one in rounds if one.number not in played]
-                while left or name not in audited:
+                while (left := self._left(rounds)) or not self._is_over(name):
+                    self._set_aside(name)
                     world = World(
                         self._home / name, scenery(rounds[0].fault), self._rate, lock, told
                     )
-                    left = self._visit(world, name, left)
-                    audited.add(name)  # whole or failed
+                    self._visit(world, name, left)
 
-    def _visit(self, world: World, name: str, rounds: list[Round]) -> list[Round]:
-        """Play rounds and audit the world; return what is left after one that failed."""
-        left, failed = list(rounds), ""
+    def _left(self, rounds: list[Round]) -> list[Round]:
+        played = {result.number for result in self._results.rounds()}
+        return [one for one in rounds if one.number not in played]
+
+    def _is_over(self, name: str) -> bool:
+        """Whether a world without rounds left was audited, or has failed in its last one."""
+        return bool(self._failed(name)) or name in self._results.audited
+
+    def _failed(self, name: str) -> str:
+        """Return what a world is called whose last round has failed; empty if it has not."""
+        last = [result for result in self._results.rounds() if result.world == name][-1:]
+        return f"{name}.failed-{last[0].number}" if last and last[0].error else ""
+
+    def _set_aside(self, name: str) -> None:
+        """Keep a world that failed for a look into it: the others need one that is whole."""
+        failed = self._failed(name)
+        if failed and not (self._home / failed).exists():
+            (self._home / name).rename(self._home / failed)
+
+    def _visit(self, world: World, name: str, rounds: list[Round]) -> None:
+        """Play rounds up to one that fails, and audit the world."""
         with world:
             # What was found while catching up belongs to no round, and counts with the first.
             before = Verdict(world.judge.verdict.settled)
-            while left and not failed:
-                result = self._play(world, left.pop(0), before)
+            for one in rounds:
+                result = self._play(world, one, before)
                 before = world.judge.verdict.copy()
                 self._results.add(result)
                 print(_line(result), flush=True)
-                failed = f"{name}.failed-{result.number}" if result.error else ""
-            self._end(world, failed or name, before)
-        if failed:  # kept for a look into it; the others need one that is whole
-            world.home.rename(world.home.with_name(failed))
-        return left
+                if result.error:
+                    name = self._failed(name)
+                    break
+            self._end(world, name, before)
 
     def _end(self, world: World, name: str, before: Verdict) -> None:
         """Let all come to its end, and audit it; where that can't be done, that is the result."""
@@ -74,7 +85,7 @@ class Campaign:
         except Interrupted:
             raise
         except Exception as failed:  # of a world that has failed, whatever it is
-            said = Audit(name, _NOT_AUDITED, repr(failed))
+            said = Audit(name, AuditError.exit_code, repr(failed))
         since = world.judge.verdict.since(before)
         if not since.holds:
             said = replace(said, exit_code=said.exit_code or 1, said=f"{since}; {said.said}")
@@ -99,6 +110,7 @@ class Campaign:
     def _result(
         self, one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
     ) -> Result:
+        recovery = world.judge.recovery
         return Result(
             number=one.number,
             world=one.world,
@@ -106,7 +118,7 @@ class Campaign:
             what=done.what,
             proof=done.proof,
             took=round(took, 2),
-            recovery=round(world.judge.recovery or 0, 2),
+            recovery=None if recovery is None else round(recovery, 2),
             transactions=verdict.settled,
             lost=verdict.lost,
             doubled=verdict.doubled,
@@ -127,7 +139,8 @@ def _see_settled(world: World) -> None:
 def _line(result: Result) -> str:
     faults = {name: len(getattr(result, name)) for name in ("lost", "doubled", "wrong")}
     found = ", ".join(f"{count} {name}" for name, count in faults.items())
+    recovery = "never" if result.recovery is None else f"{result.recovery:.1f} s"
     return (
         f"{result.number:>4} {result.fault:<40} {result.what:<30} {result.took:5.1f} s, recovery "
-        f"{result.recovery:4.1f} s, {result.transactions:>5} transactions: {found} {result.error}"
+        f"{recovery}, {result.transactions:>5} transactions: {found} {result.error}"
     ).rstrip()

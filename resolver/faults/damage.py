@@ -7,34 +7,74 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 
+from ..errors import AuditError, FaultError
 from ..home import Home
+from .audit import run_audit
 from .fault import Done, Fault
 from .kills import kill_all
 from .world import World
 
 _SECONDS_BEHIND = (3.0, 8.0)
+#: Of what the audit says, in characters.
+_SAID = 300
 
 Find = Callable[[Home], list[Path]]
 Spoil = Callable[[Path, random.Random], None]
 
 
-def damaged(find: Find, spoil: Spoil) -> Fault:
+def damaged(find: Find, *spoils: Spoil) -> Fault:
     """Return the fault of a resolver that was killed and finds one of these files spoilt."""
 
     def fault(world: World, chance: random.Random) -> Done:
-        home = Home(world.resolver_home)
-        world.until(lambda: find(home), "there is no such file yet")
-        world.pause(chance.uniform(0, 3))
-        kill_all(world)
-        file = chance.choice(find(home))
-        spoil(file, chance)
+        what, _ = _spoil(world, chance, find, spoils)
         said = world.start_heeding()
-        return Done(str(file.relative_to(home.path)), " / ".join(said) or "recovered")
+        return Done(what, " / ".join(said) or "recovered")
 
     return fault
+
+
+def unreadable_rows(*spoils: Spoil) -> Fault:
+    """Return the fault of a table whose rows can't be read.
+
+    Land, which only adds, need not notice. Who reads them does: the audit names the file. Then the
+    table is removed, with land's checkpoint, and lands again.
+    """
+
+    def fault(world: World, chance: random.Random) -> Done:
+        what, file = _spoil(world, chance, _ROWS, spoils)
+        audited, said = run_audit(world), []
+        if audited.returncode:
+            said.append(_see_named(file, audited))
+            shutil.rmtree(file.parents[1])
+            shutil.rmtree(Home(world.resolver_home).land_checkpoint)
+        said += world.start_heeding()
+        return Done(what, " / ".join(said) or "no part of the table any more")
+
+    return fault
+
+
+def _spoil(
+    world: World, chance: random.Random, find: Find, spoils: Sequence[Spoil]
+) -> tuple[str, Path]:
+    """Kill the resolver and spoil a file of its home; return what was done, and the file."""
+    home = Home(world.resolver_home)
+    world.until(lambda: find(home), "there is no such file yet")
+    world.pause(chance.uniform(0, 3))
+    kill_all(world)
+    file, spoil = chance.choice(find(home)), chance.choice(spoils)
+    spoil(file, chance)
+    return f"{spoil.__name__} {file.relative_to(home.path)}", file
+
+
+def _see_named(file: Path, audited: CompletedProcess[str]) -> str:
+    said = audited.stderr.strip()
+    if audited.returncode != AuditError.exit_code or file.name not in said:
+        raise FaultError(f"{file} is spoilt; the audit ended with {audited.returncode}: {said}")
+    return said[:_SAID]
 
 
 def restored(checkpoint: str) -> Fault:
@@ -73,9 +113,23 @@ def newest(folders: str) -> Find:
     return find
 
 
+def files(pattern: str) -> Find:
+    """Find files of a home; not those that only Hadoop looks at."""
+
+    def find(home: Home) -> list[Path]:
+        found = sorted(home.path.glob(pattern))
+        return [file for file in found if file.is_file() and not file.name.startswith(".")]
+
+    return find
+
+
 def named(name: str) -> Find:
     """Find the files or folders of a home by their name."""
     return lambda home: sorted(home.path.glob(name))
+
+
+#: Of the tables, a folder for each day.
+_ROWS = files("tables/*/*=*/*.parquet")
 
 
 def truncate(file: Path, chance: random.Random) -> None:

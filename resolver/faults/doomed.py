@@ -14,7 +14,9 @@ import os
 import re
 import signal
 import sys
-from dataclasses import asdict, dataclass
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -25,15 +27,17 @@ HIT = "hit at: "
 
 @dataclass(frozen=True)
 class Doom:
-    """A signal at the next line in which a pattern is found.
+    """A signal at the next line in which a pattern is found, or so long after it.
 
-    It hits `all` that the process has started and itself, only its `python`, or only Spark's
-    `jvm`.
+    First it hits the `others`, other processes by their ids; then `all` that the process has
+    started and itself, only its `python`, only Spark's `jvm`, or `none` of these.
     """
 
     pattern: str
     victim: str = "all"
-    signal: int = signal.SIGKILL
+    number: int = signal.SIGKILL
+    others: list[int] = field(default_factory=list)
+    after_ms: float = 0
 
     def write(self, file: Path) -> None:
         """Let it hold from now on."""
@@ -54,7 +58,9 @@ class Doom:
         return doom
 
 
-class _Handler(logging.Handler):
+class DoomHandler(logging.Handler):
+    """Carries out what a file says, at its line."""
+
     def __init__(self, file: Path) -> None:
         super().__init__(logging.DEBUG)
         self._file = file
@@ -62,23 +68,30 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()
         doom = Doom.take(self._file, line)
-        if doom is not None:
-            os.write(2, f"{HIT}{line}\n".encode())
-            _carry_out(doom)
+        if doom is None:
+            return
+        if doom.after_ms:  # meanwhile it goes on
+            threading.Timer(doom.after_ms / 1_000, _carry_out, (doom, line)).start()
+        else:
+            _carry_out(doom, line)
 
 
-def _carry_out(doom: Doom) -> None:
+def _carry_out(doom: Doom, line: str) -> None:
+    os.write(2, f"{HIT}{line}\n".encode())
+    for other in doom.others:
+        with suppress(ProcessLookupError):
+            os.kill(other, doom.number)
     me = psutil.Process()
     for process in me.children(recursive=True):
         if doom.victim == "all" or (doom.victim == "jvm" and process.name() == "java"):
-            process.send_signal(doom.signal)
-    if doom.victim != "jvm":
-        os.kill(me.pid, doom.signal)
+            process.send_signal(doom.number)
+    if doom.victim in ("all", "python"):
+        os.kill(me.pid, doom.number)
 
 
 def main(file: str, command: str, *arguments: str) -> None:
     """Run the command."""
-    handler = _Handler(Path(file))
+    handler = DoomHandler(Path(file))
     for name in ("resolver", "pipelines"):
         logging.getLogger(name).addHandler(handler)
         logging.getLogger(name).setLevel(logging.DEBUG)

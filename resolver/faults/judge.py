@@ -13,6 +13,7 @@ from ..protocol import Names, Outcome, decode_resolution
 from ..protocol.names import HALF_HEADERS, HALF_OFFSET, OUTPUT_HEADERS, REAL_TOPIC
 from .ledger import COMMIT, LoadLedger, Sent, Stored, digest
 from .load import UNDECIDED, Fate, name_of
+from .order import Order
 
 _OURS = HALF_HEADERS | OUTPUT_HEADERS
 
@@ -58,6 +59,7 @@ class Judge:
         self._decided: dict[str, str] = {}
         self._name_of: dict[str, str] = {}
         self._outcomes: dict[str, str] = {}
+        self._order = Order()
         #: Halves and names of which there is a message, in a real topic or among the discarded.
         self._delivered: set[str] = set()
         self._given_up: set[str] = set()
@@ -84,6 +86,11 @@ class Judge:
             for name in self._stored
             if name not in self._decided and self._sent[name].fate not in UNDECIDED
         ]
+
+    def apart(self) -> set[str]:
+        """Return the halves with an outcome and without what goes with it, or the reverse."""
+        found = (self._outcomes, self._delivered, self._given_up)
+        return {half for half in self.open if any(half in seen for seen in found)}
 
     def take(self, reads: list[Read]) -> None:
         """Take records; the ledger is read after them, so it knows what they come from."""
@@ -136,6 +143,8 @@ class Judge:
             said = decode_resolution(read.value)
             half = f"{said.queue}:{said.offset}"
             self._resolve(half, said.outcome.value)
+            if said.outcome is Outcome.COMMIT and said.op_offset is not None:
+                self._see_order(self._order.commit(half, said.op_offset))
             self.ahead_seconds = (said.stored_at - said.born_at) // 1_000
             return half
         half = read.header(HALF_OFFSET) or f"{read.topic}:{read.partition}:{read.offset}"
@@ -165,17 +174,29 @@ class Judge:
             self._see_bits(half, name, read, read.header(REAL_TOPIC) or "")
             return
         self._delivered.add(half)
+        self._see_order(self._order.message(half, read.topic, read.partition))
         if self._decided.get(name) != COMMIT:
             decided = self._decided.get(name, "nothing")
             self.verdict.wrong.append(f"{half}: delivered, and the load decided {decided}")
         else:
             self._see_bits(half, name, read, read.topic)
+            self._see_partition(half, name, read)
         self._note_recovery(name, read.received_ms / 1_000)
 
     def _see_bits(self, half: str, name: str, read: Read, topic: str) -> None:
         headers = [header for header in read.headers if header[0] not in _OURS]
         if digest(topic, read.key, read.value, headers) != self._sent[name].content:
             self.verdict.wrong.append(f"{half}: in {read.topic} with other bits than were sent")
+
+    def _see_partition(self, half: str, name: str, read: Read) -> None:
+        expected = self._sent[name].partition
+        if expected not in (None, read.partition):
+            where = f"partition {read.partition} of {read.topic}"
+            self.verdict.wrong.append(f"{half}: in {where}, and not in {expected}")
+
+    def _see_order(self, halves: list[str]) -> None:
+        for half in halves:
+            self.verdict.wrong.append(f"{half}: behind a message with a later half and op")
 
     def _note_recovery(self, name: str, received_at: float) -> None:
         stored = self._stored.get(name)

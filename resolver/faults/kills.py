@@ -1,4 +1,4 @@
-"""kill -9: of the resolver at any moment and at named points, of its neighbours, of several."""
+"""kill -9: of the resolver at any moment and at named points, and of its neighbours."""
 
 from __future__ import annotations
 
@@ -73,11 +73,16 @@ def kill_all(world: World) -> None:
 
 
 def see_dead(world: World, resolver: Victim, victim: str) -> None:
-    """Count from now; return when it has ended, and if all of it was killed, all of it has."""
+    """Count from now; return when it has ended, and if all of it was killed, all of it has.
+
+    See too what it has left, unless Kafka is hit as well.
+    """
     world.mark()
     world.until(lambda: resolver.ended, f"without its {victim} the resolver does not end")
     if victim == "all":
         resolver.end()
+    if world.broker is not None:
+        world.see_whole()
 
 
 def kill_agent(world: World, chance: random.Random) -> Done:
@@ -111,33 +116,23 @@ def kill_load(world: World, chance: random.Random) -> Done:
 def kill_broker(world: World, chance: random.Random) -> Done:
     """Kill Kafka, and start it again."""
     world.pause(chance.uniform(0, 2))
+    return Done("kill -9", restart_broker(world))
+
+
+def restart_broker(world: World) -> str:
+    """Kill Kafka and start it again; return what shows that it was killed."""
     world.take_down("broker").end()
     world.mark()
-    proof = _see_cut_short(world)
+    proof = see_cut_short(world)
     world.start_broker()
-    return Done("kill -9", proof)
+    return proof
 
 
-def _see_cut_short(world: World) -> str:
+def see_cut_short(world: World) -> str:
     """See that Kafka had no time to end in order: what it leaves behind then is not there."""
     if not needs_recovery(world.broker_home):
         raise FaultError("Kafka was not killed: it has ended in order")
     return "no mark of a clean shutdown"
-
-
-def kill_several(world: World, chance: random.Random) -> Done:
-    """Kill two or more of all four at once."""
-    names = ["resolver", "agent", "load", "broker"]
-    chosen = chance.sample(names, chance.randrange(2, 5))
-    world.pause(chance.uniform(0, 2))
-    for name in chosen:
-        world.take_down(name).end()
-    world.mark()
-    proof = _see_cut_short(world) if "broker" in chosen else ""
-    # Kafka first: nothing else comes up without it.
-    for name in sorted(chosen, key=["broker", "resolver", "agent", "load"].index):
-        getattr(world, f"start_{name}")()
-    return Done(f"kill -9 of {', '.join(sorted(chosen))}", proof)
 
 
 def _drawn(shares: Mapping[str, int], chance: random.Random) -> str:

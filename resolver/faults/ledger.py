@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 _BUSY_SECONDS = 60.0
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent
-    (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, fate TEXT NOT NULL, content BLOB);
+    (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, fate TEXT NOT NULL, content BLOB,
+     partition INTEGER);
 CREATE TABLE IF NOT EXISTS stored
     (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, half TEXT NOT NULL, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS decided
@@ -31,11 +32,15 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class Sent(NamedTuple):
-    """A message that was about to be sent; `content` is its digest."""
+    """A message that was about to be sent.
+
+    `content` is its digest, `partition` where it belongs in its topic; None: anywhere.
+    """
 
     name: str
     fate: str
     content: bytes
+    partition: int | None
 
 
 class Stored(NamedTuple):
@@ -63,7 +68,8 @@ class LoadLedger:
         self._connection().executescript(_SCHEMA)
 
     def sent(self, sent: Sent) -> None:
-        self._add("INSERT INTO sent (name, fate, content) VALUES (?, ?, ?)", sent)
+        statement = "INSERT INTO sent (name, fate, content, partition) VALUES (?, ?, ?, ?)"
+        self._add(statement, sent)
 
     def stored(self, name: str, half: str) -> None:
         stored = Stored(name, half, time.time())
@@ -80,7 +86,7 @@ class LoadLedger:
         return None if row is None else str(row[0])
 
     def sent_after(self, number: int) -> list[tuple[int, Sent]]:
-        rows = self._after("SELECT number, name, fate, content FROM sent", number)
+        rows = self._after("SELECT number, name, fate, content, partition FROM sent", number)
         return [(number, Sent(*row)) for number, *row in rows]
 
     def stored_after(self, number: int) -> list[tuple[int, Stored]]:

@@ -26,16 +26,20 @@ from ..producer import TransactionProducer
 from ..protocol import Element, Names, Op, Record, TransactionStatus
 from ..transaction import Transaction
 from .ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+from .partitioner import java_partition
 
 #: Names the ledger's file.
 LEDGER = "FAULTS_LEDGER"
 GROUP = "faults"
 TOPICS = ("faults.one", "faults.two")
+PARTITIONS = 4
 #: Takes messages that are smaller than some; and one that is not there.
 SMALL, SMALL_BYTES = "faults.small", 1_500
 NOWHERE = "faults.nowhere"
 #: The header that says which message of the ledger one is.
 NAME = "name"
+#: Of a half that has an immunity of its own.
+IMMUNITY_SECONDS = 1
 _THREADS = 8
 #: A transaction has begun and is not decided for so long: a kill finds some there.
 _THINKING_SECONDS = (0.0, 0.1)
@@ -53,6 +57,7 @@ class Fate(str, Enum):
     COMMIT_SILENTLY = "commits, and says nothing"
     ROLLBACK_SILENTLY = "rolls back, and says nothing"
     COMMIT_LATE = "commits, says nothing, and UNKNOWN when first asked"
+    TOO_LATE = "commits, and says so when its immunity is over: a check's answer counts"
     NEVER = "decides nothing: the first check does"
     UNKNOWN = "decides nothing, and never knows: it is given up"
     UNDELIVERABLE = "commits what its topic does not take"
@@ -62,11 +67,12 @@ class Fate(str, Enum):
 
 #: Per cent.
 SHARES = {
-    Fate.COMMIT: 64,
+    Fate.COMMIT: 62,
     Fate.ROLLBACK: 11,
     Fate.COMMIT_SILENTLY: 6,
     Fate.ROLLBACK_SILENTLY: 4,
     Fate.COMMIT_LATE: 3,
+    Fate.TOO_LATE: 2,
     Fate.NEVER: 3,
     Fate.UNKNOWN: 3,
     Fate.UNDELIVERABLE: 3,
@@ -77,6 +83,11 @@ SHARES = {
 UNDECIDED = frozenset({Fate.NEVER.name, Fate.UNKNOWN.name})
 #: How often something malformed comes with a transaction.
 _MALFORMED = 0.01
+#: How often a message names its partition, and how often its half has an immunity of its own.
+_CHOOSES = 0.05
+_IS_IMMUNE = 0.05
+#: By so much an end is too late, at most.
+_LATE_SECONDS = 0.3
 _SILENT = (Fate.COMMIT_SILENTLY, Fate.ROLLBACK_SILENTLY, Fate.COMMIT_LATE)
 _SAID = {
     COMMIT: TransactionStatus.COMMIT_MESSAGE,
@@ -144,7 +155,7 @@ class Load:
     def _transact(self, fate: Fate, message: Message) -> None:
         name = name_of(message.headers)
         content = digest(message.topic, message.key, message.body, message.headers)
-        self._ledger.sent(Sent(name, fate.name, content))
+        self._ledger.sent(Sent(name, fate.name, content, partition_of(message)))
         transaction = self._producer.begin(message)
         self._ledger.stored(name, transaction.message.half_offset)
         time.sleep(random.uniform(*_THINKING_SECONDS))  # noqa: S311
@@ -157,6 +168,8 @@ class Load:
         outcome = self._ledger.decide(name, wanted)
         if fate in _SILENT:
             return
+        if fate is Fate.TOO_LATE:
+            time.sleep(IMMUNITY_SECONDS + random.uniform(0, _LATE_SECONDS))  # noqa: S311
         if outcome == ROLLBACK:
             transaction.rollback()
         elif fate is Fate.OPERATOR:
@@ -190,10 +203,23 @@ def random_message(fate: Fate, chance: random.Random) -> Message:
     if chance.random() < 0.2:
         headers += [("tag", chance.randbytes(8)), ("tag", b""), ("tag", None), ("ключ", b"x")]
     key = None if chance.random() < 0.2 else chance.randbytes(chance.randrange(20))
-    if fate is Fate.UNDELIVERABLE:
-        return Message(chance.choice([SMALL, NOWHERE]), bytes(2 * SMALL_BYTES), key, headers)
     body = None if chance.random() < 0.05 else chance.randbytes(chance.randrange(1_000))
-    return Message(chance.choice(TOPICS), body, key, headers)
+    topic = chance.choice(TOPICS)
+    partition = chance.randrange(PARTITIONS) if chance.random() < _CHOOSES else None
+    if fate is Fate.UNDELIVERABLE:
+        topic, partition = chance.choice([(SMALL, None), (NOWHERE, None), (topic, PARTITIONS)])
+        body = bytes(2 * SMALL_BYTES)
+    # Whose first end is then too late would end by its second, were that stored by another clock.
+    may_be_immune = fate is not Fate.CONFLICT
+    is_immune = fate is Fate.TOO_LATE or (may_be_immune and chance.random() < _IS_IMMUNE)
+    return Message(topic, body, key, headers, partition, IMMUNITY_SECONDS if is_immune else None)
+
+
+def partition_of(message: Message) -> int | None:
+    """Return the partition that a message belongs in; None: anywhere."""
+    if message.real_qid is not None or message.key is None:
+        return message.real_qid
+    return java_partition(message.key, PARTITIONS)
 
 
 def name_of(headers: object) -> str:

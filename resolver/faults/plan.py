@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from . import kills, rivals, stops, surroundings
-from .damage import damaged, lose, named, newest, restored, tear, truncate
+from . import combined, kills, rivals, stops, surroundings
+from .damage import (
+    damaged,
+    files,
+    lose,
+    named,
+    newest,
+    restored,
+    tear,
+    truncate,
+    unreadable_rows,
+)
 from .fault import Fault
 from .world import Scenery
 
 #: How many rounds one world sees before it is audited and the next one begins.
 _ROUNDS_PER_WORLD = 40
-
+_SPOILS = (truncate, tear, lose)
 
 _SCENERIES = {
-    "zombies": Scenery(as_job=True),
     "disk": Scenery(small_disk=True),
     "clock": Scenery(own_clock=True),
 }
@@ -31,9 +40,11 @@ class Planned:
     rounds: int
 
 
-def _at(group: str, points: Mapping[str, str], rounds: int) -> dict[str, Planned]:
+def _at(
+    points: Mapping[str, str], kill: Callable[[str], Fault], what: str, rounds: int
+) -> dict[str, Planned]:
     return {
-        f"kill {group} {point}": Planned("kills", kills.kill_resolver_at(pattern), rounds)
+        f"kill {what} {point}": Planned("kills", kill(pattern), rounds)
         for point, pattern in points.items()
     }
 
@@ -43,7 +54,7 @@ def _damages() -> dict[str, Planned]:
     faults: dict[str, Planned] = {}
     for job, spark in (("resolve", "checkpoints/resolve/spark"), ("land", "checkpoints/land")):
         for what in ("offsets", "commits"):
-            for spoil in (truncate, tear, lose):
+            for spoil in _SPOILS:
                 fault = damaged(newest(f"{spark}/{what}"), spoil)
                 faults[f"{spoil.__name__} {job}'s last of {what}"] = Planned("damage", fault, 2)
         for spoil in (truncate, lose):
@@ -52,7 +63,7 @@ def _damages() -> dict[str, Planned]:
         fault = damaged(named(f"checkpoints/{job}"), lose)
         faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
         faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
-    for spoil in (truncate, tear, lose):
+    for spoil in _SPOILS:
         state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]"), spoil)
         faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
         log = damaged(newest("tables/*/_delta_log"), spoil)
@@ -63,23 +74,35 @@ def _damages() -> dict[str, Planned]:
     for name in ("spark", "spark/state", "identity", "settings"):
         fault = damaged(named(f"checkpoints/resolve/{name}"), lose)
         faults[f"lose resolve's {name}"] = Planned("damage", fault, 2)
+    for name, pattern in (
+        ("resolve's checkpoint", "checkpoints/resolve/**/*"),
+        ("land's checkpoint", "checkpoints/land/**/*"),
+        ("a table's log", "tables/*/_delta_log/*"),
+    ):
+        fault = damaged(files(pattern), *_SPOILS)
+        faults[f"spoil any file of {name}"] = Planned("damage", fault, 10)
+    faults["spoil any file of a table's rows"] = Planned("damage", unreadable_rows(*_SPOILS), 10)
     return faults
 
 
 FAULTS: dict[str, Planned] = {
     "kill resolver": Planned("kills", kills.kill_resolver, 200),
-    **_at("resolver", kills.RESOLVE_POINTS, 20),
-    **_at("land", kills.LAND_POINTS, 20),
+    **_at(kills.RESOLVE_POINTS, kills.kill_resolver_at, "resolver", 20),
+    **_at(kills.LAND_POINTS, kills.kill_resolver_at, "land", 20),
     "kill agent": Planned("kills", kills.kill_agent, 20),
     "kill producers": Planned("kills", kills.kill_load, 20),
     "kill broker": Planned("kills", kills.kill_broker, 50),
-    "kill several": Planned("kills", kills.kill_several, 20),
+    "kill several": Planned("kills", combined.kill_several, 20),
+    **_at(kills.RESOLVE_POINTS, combined.kill_both_at, "resolver and broker", 5),
+    "kill resolver while broker halted": Planned("kills", combined.kill_while_halted, 10),
+    "kill resolver while broker down": Planned("kills", combined.kill_while_down, 10),
     "halt resolver": Planned("halts", stops.halt_resolver, 10),
     "halt resolver's JVM": Planned("halts", stops.halt_jvm, 5),
     "halt agent": Planned("halts", stops.halt("agent"), 5),
     "halt producers": Planned("halts", stops.halt("load"), 5),
     "halt broker": Planned("halts", stops.halt("broker"), 10),
     "zombie": Planned("zombies", rivals.zombie, 20),
+    "zombie past killed broker": Planned("zombies", rivals.zombie_past_killed_broker, 10),
     "another home": Planned("homes", rivals.another_home, 10),
     "other settings": Planned("homes", surroundings.change_settings, 20),
     "step clock": Planned("clock", surroundings.step_clock, 20),
@@ -103,10 +126,14 @@ class Round:
 
 
 def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
-    """Return the rounds: of each fault so many, those of a group mixed."""
+    """Return the rounds: of each fault so many, those of a group mixed, and few of all groups."""
+    is_short = sum(counts.values()) <= _ROUNDS_PER_WORLD
     groups: dict[str, list[str]] = {}
     for name, count in counts.items():
-        groups.setdefault(FAULTS[name].group, []).extend([name] * count)
+        # A world takes longer than a round: one is for all that need no other.
+        is_mixed = is_short and scenery(name) == Scenery()
+        group = "mixed" if is_mixed else FAULTS[name].group
+        groups.setdefault(group, []).extend([name] * count)
     return [Round(number, world, fault) for number, (world, fault) in enumerate(_cut(seed, groups))]
 
 

@@ -24,5 +24,6 @@ def heed(said: str, home: Path) -> list[str]:
     for folder in folders:
         if not folder.is_relative_to(home):
             raise FaultError(f"told to remove {folder}, which is not the resolver's: {said}")
-        shutil.rmtree(folder)
+        if folder.exists():  # one that is gone is as good as removed
+            shutil.rmtree(folder)
     return ["--rebuild"] if "--rebuild" in said else []

@@ -10,8 +10,9 @@ from ..errors import FaultError
 from .results import Result, Results
 
 _HEAD = (
-    "| fault | rounds | transactions | lost | doubled | wrongly delivered | recovery p50 / p99 |\n"
-    "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    "| fault | rounds | failed | transactions | lost | doubled | wrongly delivered "
+    "| recovery p50 / p99 |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
 
 _PLACE = re.compile(r"(<!-- results: .*? -->)\n.*?(<!-- end of results -->)", re.DOTALL)
@@ -24,14 +25,14 @@ def summary(results: Results) -> str:
     rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
     audits = results.audits()
     held = sum(one.exit_code == 0 for one in audits)
+    worlds = {one.world for one in rounds} | results.audited
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
-    failed = sum(bool(one.error) for one in rounds)
     commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
     audited = sum(one.transactions for one in audits)
     said = (
-        f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds, of which "
-        f"{failed} failed; audits without a violation: {held} of {len(audits)}, of {audited:,} "
+        f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds; "
+        f"worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
         f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
         "was."
     )
@@ -50,14 +51,16 @@ def write(results: Results, file: Path) -> None:
 
 def _row(name: str, rounds: Sequence[Result]) -> str:
     counts = [
+        len(rounds),
+        sum(bool(one.error) for one in rounds),
         sum(one.transactions for one in rounds),
         *(sum(len(getattr(one, kind)) for one in rounds) for kind in ("lost", "doubled", "wrong")),
     ]
-    waits = sorted(one.recovery for one in rounds if not one.error)
-    recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s"
-    cells = [name, f"{len(rounds):,}", *(f"{count:,}" for count in counts), recovery]
+    waits = sorted(one.recovery for one in rounds if one.recovery is not None and not one.error)
+    recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s" if waits else "-"
+    cells = [name, *(f"{count:,}" for count in counts), recovery]
     return f"| {' | '.join(cells)} |"
 
 
 def _percentile(ascending: Sequence[float], percent: int) -> float:
-    return ascending[min(len(ascending) - 1, len(ascending) * percent // 100)] if ascending else 0.0
+    return ascending[min(len(ascending) - 1, len(ascending) * percent // 100)]

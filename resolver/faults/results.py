@@ -15,7 +15,10 @@ from ..errors import FaultError
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a round; times in seconds, `recovery` until a new transaction is visible."""
+    """What became of a round; times in seconds.
+
+    `recovery` is until a new transaction was visible; None: none was.
+    """
 
     number: int
     world: str
@@ -23,7 +26,7 @@ class Result:
     what: str
     proof: str
     took: float
-    recovery: float
+    recovery: float | None
     transactions: int
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -87,13 +90,19 @@ class Results:
         return sum(self.campaign()["counts"].values())
 
     @property
+    def audited(self) -> set[str]:
+        """The worlds that were audited; one in which a round failed is there by another name."""
+        return {one.audited for one in self.audits()}
+
+    @property
     def hold(self) -> bool:
-        """Whether all was played, and every round and every audit was as it must be."""
-        rounds, audits = self.rounds(), self.audits()
+        """Whether all was played and audited, and every round and audit was as it must be."""
+        rounds = self.rounds()
         return (
             len(rounds) == self.planned
             and all(one.holds for one in rounds)
-            and all(one.exit_code == 0 for one in audits)
+            and all(one.exit_code == 0 for one in self.audits())
+            and {one.world for one in rounds} <= self.audited
         )
 
     def add(self, entry: Result | Audit) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done
-from .kills import RESOLVE_POINTS
+from .kills import RESOLVE_POINTS, restart_broker
 from .world import World
 
 #: What a resolver exits with that was replaced.
@@ -16,11 +18,20 @@ _REPLACED = 3
 
 
 def zombie(world: World, chance: random.Random) -> Done:
-    """Halt the driver, start a second one on its checkpoint, and let the old one go on.
+    """Halt the resolver, start a second one on its checkpoint, and let the old one go on.
 
-    Jobs by themselves: two of `up` can't be in one home, but a cluster may start a job anew whose
-    machine does not answer.
+    The second is a job by itself: two of `up` can't be in one home, but a cluster may start a job
+    anew whose machine does not answer.
     """
+    return _zombie(world, chance, None)
+
+
+def zombie_past_killed_broker(world: World, chance: random.Random) -> Done:
+    """Do the same, and kill Kafka while the old one sleeps."""
+    return _zombie(world, chance, restart_broker)
+
+
+def _zombie(world: World, chance: random.Random, meanwhile: Callable[[World], str] | None) -> Done:
     old = world.take_down("resolver")
     point = chance.choice([None, *RESOLVE_POINTS])
     if point is None:
@@ -30,7 +41,8 @@ def zombie(world: World, chance: random.Random) -> Done:
         world.doom(Doom(RESOLVE_POINTS[point], "all", signal.SIGSTOP))
         world.until(lambda: old.hit_at, "the resolver does not come to the point")
     world.mark()
-    world.start_resolver()
+    proof = meanwhile(world) if meanwhile else ""
+    world.start_job()
     world.until(lambda: world.judge.recovery is not None, "the second delivers nothing")
     world.pause(chance.uniform(0, 3))
     old.hit("all", signal.SIGCONT)
@@ -39,15 +51,18 @@ def zombie(world: World, chance: random.Random) -> Done:
     if old.exit_status != _REPLACED:
         raise FaultError(f"the old one ended with {old.exit_status}: {old.last_words}")
     _see_none_restarted(world)
-    return Done(f"halted {point or 'at any moment'}", old.hit_at or old.last_words)
+    world.stop("resolver")
+    world.start_resolver()  # one that lands
+    proofs = filter(None, [old.hit_at or old.last_words, proof])
+    return Done(f"halted {point or 'at any moment'}", "; ".join(proofs))
 
 
 def another_home(world: World, chance: random.Random) -> Done:
     """Start a resolver in another home, which is refused; with --rebuild it takes over."""
     homes = ("first", "second")
-    home = world.home / homes[world.resolver_home.name == homes[0]]
+    other = homes[world.kept.resolver == homes[0]]
     world.pause(chance.uniform(0, 1))
-    refused = world.another_resolver(home=home)
+    refused = world.another_resolver(home=world.home / other)
     world.until(lambda: refused.ended, "the second resolver is not refused")
     if refused.exit_status != 1 or "--rebuild" not in refused.last_words:
         raise FaultError(f"refused with {refused.exit_status}: {refused.last_words}")
@@ -55,7 +70,7 @@ def another_home(world: World, chance: random.Random) -> Done:
     world.until(lambda: world.judge.recovery is not None, "the first delivers no more")
     _see_none_restarted(world)
     first = world.take_down("resolver")
-    world.resolver_home = home
+    world.keep(replace(world.kept, resolver=other))
     world.start_resolver("--rebuild")
     world.until(lambda: first.ended, "the first resolver goes on")
     world.mark()

@@ -26,7 +26,7 @@ _FOLDERS = (
 )
 #: What must be flat at the end, and how much more of it there may be than in the second third. Not
 #: a JVM's memory, which grows to its limit, nor tables and topics, which keep all.
-_FLAT = re.compile(r"python: MiB|state: |batch: s")
+_FLAT = re.compile(r"python: MiB|state: |first/(checkpoints|spark): files|batch: s")
 _MAY_GROW = 1.15
 _BATCH = re.compile(r"^(\S+ \S+) DEBUG batch \d+: (deciding|done)", re.MULTILINE)
 _MIB = 1 << 20

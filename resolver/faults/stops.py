@@ -65,9 +65,9 @@ def halt(name: str) -> Fault:
         process: Victim = getattr(world, name)
         seconds = chance.uniform(*_SECONDS)
         process.hit("all", signal.SIGSTOP)
-        world.until(lambda: _halted(process), f"{process.name} can't be halted", _SECONDS[0])
+        world.until(lambda: halted(process), f"{process.name} can't be halted", _SECONDS[0])
         world.pause(seconds)
-        proof = f"halted: {', '.join(sorted(_halted(process)))}"
+        proof = f"halted: {', '.join(sorted(halted(process)))}"
         process.hit("all", signal.SIGCONT)
         world.mark()
         return Done(f"SIGSTOP for {seconds:.1f} s", proof)
@@ -75,7 +75,7 @@ def halt(name: str) -> Fault:
     return fault
 
 
-def _halted(process: Victim) -> list[str]:
+def halted(process: Victim) -> list[str]:
     """Return the programs that are halted; none unless all are."""
     members = process.members()
     if any(member.status() != psutil.STATUS_STOPPED for member in members):

@@ -25,8 +25,9 @@ from .clock import clock_environment
 from .disk import SmallDisk
 from .doomed import Doom
 from .judge import Judge
+from .kept import Kept
 from .ledger import LoadLedger
-from .load import GROUP, LEDGER, SMALL, SMALL_BYTES, TOPICS
+from .load import GROUP, LEDGER, PARTITIONS, SMALL, SMALL_BYTES, TOPICS
 from .process import Victim
 from .remedy import heed
 from .stopping import Interrupted
@@ -38,7 +39,8 @@ SHORTENED: Mapping[str, Any] = {
     "check_backoff_max_ms": 1_000,
     "transaction_check_max": 4,
     "kafka_transaction_timeout_ms": 4_000,
-    "land_trigger_interval_ms": 2_000,
+    # To land is what costs most, and what no round waits for but those that kill it.
+    "land_trigger_interval_ms": 5_000,
     # A JVM that lives for seconds only does better without its second compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -46,7 +48,8 @@ SHORTENED: Mapping[str, Any] = {
 PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
 _STOP_SECONDS = 60.0
-_PARTITIONS = 4
+#: Until Kafka has ended a transaction of a resolver that is dead.
+WHOLE_SECONDS = 60.0
 #: How often the resolver may end by itself and be started again within a round.
 _RESTARTS = 5
 #: How often its start may be refused, each time with another thing to do.
@@ -60,8 +63,6 @@ _NOT_LANDED = "(not all has landed)"
 class Scenery:
     """What is special about the worlds of a group."""
 
-    #: The resolver is the job by itself, which no home's lock keeps from running twice.
-    as_job: bool = False
     #: Its disk is so small that it can be filled.
     small_disk: bool = False
     #: Kafka takes its time from a file.
@@ -80,9 +81,7 @@ class World:
     ) -> None:
         self.home = home
         self._scenery = scenery
-        self.resolver_home = home / "first"
         self.settings = Settings()
-        self.changed: dict[str, int] = {}
         self.disk: SmallDisk | None = None
         self.broker: Victim | None = None
         self.agent: Victim | None = None
@@ -90,6 +89,8 @@ class World:
         self.resolver: Victim | None = None
         self.restarts: list[str] = []
         self._doom = home / "doom.json"
+        self._kept_file = home / "kept.json"
+        self.kept = Kept.read(self._kept_file)
         self._rate = rate
         self._lock = lock
         self._told = told
@@ -183,11 +184,13 @@ class World:
 
     def another_resolver(self, *more: str, home: Path) -> Victim:
         """Start a resolver in a home, beside the one that is there."""
-        command = ["txresolver", "up", "--home", str(home), "--verbose"]
-        if self._scenery.as_job:
-            command = ["resolve", "--checkpoint", str(Home(home).resolve_checkpoint)]
-        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets, *more]
-        return self._start("resolver", "the resolver", arguments)
+        return self._start_doomed("txresolver", "up", "--home", str(home), "--verbose", *more)
+
+    def start_job(self) -> Victim:
+        """Start the job by itself, which no home's lock keeps out; it is the one from now on."""
+        checkpoint = Home(self.resolver_home).resolve_checkpoint
+        self.resolver = self._start_doomed("resolve", "--checkpoint", str(checkpoint))
+        return self.resolver
 
     def take_down(self, name: str) -> Victim:
         """Return a process that is about to be hit: its end is expected from now on."""
@@ -238,16 +241,25 @@ class World:
         except FaultError:
             self.judge.give_up(owed)
 
+    def see_whole(self) -> None:
+        """See, while no resolver writes, that all was written together with its outcome.
+
+        What is not visible yet is waited for: Kafka writes a transaction's end topic by topic.
+        """
+        self._read_to_end()
+        try:
+            self.until(lambda: not self.judge.apart(), "not whole", WHOLE_SECONDS)
+        except FaultError as error:
+            apart = ", ".join(sorted(self.judge.apart()))
+            raise FaultError(f"without outcome, or without what goes with it: {apart}") from error
+
     def drain(self) -> None:
         """Let what was begun come to its end, load and resolver stop, and the tables have all."""
         self.stop("load")
         self._read()  # what the load wrote down last is awaited too
         self.settle(set(self.judge.open))
-        last = self.stop("resolver")
+        is_left = self.stop("resolver").said(_NOT_LANDED)
         self._read_to_end()
-        # A job by itself has landed nothing yet.
-        is_left = self._scenery.as_job or last.said(_NOT_LANDED)
-        self._scenery = replace(self._scenery, as_job=False)
         for _ in range(_LANDINGS):
             if not is_left:
                 return
@@ -292,13 +304,23 @@ class World:
         if missing:
             small = {"max.message.bytes": str(SMALL_BYTES)}
             new = [
-                NewTopic(topic, _PARTITIONS, 1, config=small if topic == SMALL else {})
+                NewTopic(topic, PARTITIONS, 1, config=small if topic == SMALL else {})
                 for topic in missing
             ]
             for made in admin.create_topics(new).values():
                 made.result(30)
             await_topics(admin, missing)
         self._read_to_end()
+
+    def keep(self, kept: Kept) -> None:
+        """Say where the resolver is and what its settings are, from its next start on."""
+        kept.write(self._kept_file)
+        self.kept = kept
+
+    @property
+    def resolver_home(self) -> Path:
+        """The home of the rightful resolver."""
+        return self.home / self.kept.resolver
 
     @property
     def broker_home(self) -> Path:
@@ -307,9 +329,13 @@ class World:
 
     @property
     def sets(self) -> list[str]:
-        values = {**SHORTENED, **self.changed}
+        values = {**SHORTENED, **self.kept.settings}
         sets = [f"--set={name}={value}" for name, value in values.items()]
         return ["--bootstrap-servers", self.settings.bootstrap_servers, *sets]
+
+    def _start_doomed(self, *command: str) -> Victim:
+        arguments = ["resolver.faults.doomed", str(self._doom), *command, *self.sets]
+        return self._start("resolver", "the resolver", arguments)
 
     def _start(
         self, name: str, title: str, arguments: list[str], more: Mapping[str, str] | None = None

@@ -19,12 +19,11 @@ pytestmark = pytest.mark.slow
 #: Its guards look after its processes, and end a moment after them.
 _GUARDS_SECONDS = 30.0
 
+#: In one world, as they are few: its first start, when all tables are made, takes longest.
 CHOSEN = [
-    "kill resolver in the Kafka transaction",
-    "kill resolver before Spark's commit log",
-    "kill land between Delta and the checkpoint",
-    "kill producers",
-    "kill broker",
+    "kill resolver and broker in the Kafka transaction",
+    "zombie",
+    "lose resolve's checkpoint",
 ]
 
 
@@ -37,26 +36,23 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path) -> None:
-    """Interrupted after its first round it leaves no process, and then it goes on."""
+    """Interrupted while its world starts it leaves no process, and then it goes on."""
     log, results = tmp_path / "campaign.log", Results(home / "results.jsonl")
     faults = [f"--only={name}" for name in CHOSEN]
-    running = campaign(home, log, "--rounds=1", *faults)
-    wait_until(lambda: running.poll() is not None or (results.begun and results.rounds()))
+    running = campaign(home, log, "--rounds=1", "--rate=20", *faults)
+    wait_until(lambda: running.poll() is not None or processes_in(home, of="faults.doomed"))
     assert running.poll() is None, log.read_text()
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_SECONDS) == 130, log.read_text()
     wait_until(lambda: processes_in(home) == [], _GUARDS_SECONDS)
 
-    first = results.rounds()
     running = campaign(home, log, "--resume")
     assert running.wait(PATIENCE_SECONDS) == 0, log.read_text()
     wait_until(lambda: processes_in(home) == [], _GUARDS_SECONDS)
     rounds = results.rounds()
-    assert rounds[: len(first)] == first
     assert sorted(one.fault for one in rounds) == sorted(CHOSEN)
-    assert all(one.holds and one.transactions for one in rounds)
-    assert all(one.proof for one in rounds if " land " in one.fault or "resolver" in one.fault)
-    assert {one.world for one in rounds} == {one.audited for one in results.audits()}
+    assert all(one.holds and one.transactions and one.proof for one in rounds)
+    assert {one.world for one in rounds} == results.audited
 
 
 def campaign(home: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:

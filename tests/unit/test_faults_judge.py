@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from resolver.demo.reading import Read
+from resolver.errors import FaultError
+from resolver.faults import world as faults_world
 from resolver.faults.judge import Judge, Verdict
 from resolver.faults.ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
 from resolver.faults.load import NAME, TOPICS, Fate
 from resolver.protocol import Names, Outcome, Resolution, Source
 
 NAMES = Names()
+PATIENCE_SECONDS = 60.0
 TOPIC = TOPICS[0]
 
 
@@ -32,9 +38,10 @@ class Story:
         half: str | None = "0:7",
         decided: str | None = COMMIT,
         fate: Fate = Fate.COMMIT,
+        partition: int | None = None,
     ) -> None:
         content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
-        self.ledger.sent(Sent(name, fate.name, content))
+        self.ledger.sent(Sent(name, fate.name, content, partition))
         if half:
             self.ledger.stored(name, half)
         if decided:
@@ -54,8 +61,8 @@ def read(topic: str, value: bytes | None, headers: Any = (), offset: int = 0) ->
     return Read(topic, 0, offset, b"key", value, list(headers), time.time_ns() // 1_000_000)
 
 
-def half(name: str = "m") -> Read:
-    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=7)
+def half(name: str = "m", offset: int = 7) -> Read:
+    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=offset)
 
 
 def message(name: str = "m", body: bytes = b"body", at: str = "0:7") -> Read:
@@ -68,11 +75,11 @@ def given_up(body: bytes = b"body") -> Read:
     return read(NAMES.discarded, body, [(NAME, b"m"), *added])
 
 
-def outcome(said: Outcome = Outcome.COMMIT) -> Read:
+def outcome(said: Outcome = Outcome.COMMIT, offset: int = 7, op_offset: int = 1) -> Read:
     resolution = Resolution(
-        transaction_id="id", queue=0, offset=7, outcome=said, source=Source.END, group="faults",
-        topic=TOPIC, op_offset=1, checks=0, answered=0, born_at=0, stored_at=0, ended_at=0,
-        decided_at=0, batch_id=0, query_id="q",
+        transaction_id="id", queue=0, offset=offset, outcome=said, source=Source.END,
+        group="faults", topic=TOPIC, op_offset=op_offset, checks=0, answered=0, born_at=0,
+        stored_at=0, ended_at=0, decided_at=0, batch_id=0, query_id="q",
     )  # fmt: skip
     return read(NAMES.resolution, resolution.to_record(NAMES.resolution).value)
 
@@ -84,6 +91,57 @@ def test_a_commit_is_complete_with_its_outcome_and_its_message(story: Story) -> 
     verdict = story.take(message())
     assert verdict.holds and verdict.settled == 1
     assert not story.judge.open
+
+
+@pytest.mark.parametrize(
+    ("fate", "said", "first", "second"),
+    [
+        (Fate.COMMIT, Outcome.COMMIT, "outcome", "message"),
+        (Fate.COMMIT, Outcome.COMMIT, "message", "outcome"),
+        (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "outcome", "given up"),
+        (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "given up", "outcome"),
+    ],
+)
+def test_an_outcome_and_its_message_are_apart_until_both_are_read(
+    story: Story, fate: Fate, said: Outcome, first: str, second: str
+) -> None:
+    reads = {"outcome": outcome(said), "message": message(), "given up": given_up()}
+    story.sent(fate=fate)
+    story.take(half())
+    assert story.judge.apart() == set()
+    story.take(reads[first])
+    assert story.judge.apart() == {"0:7"}
+    story.take(reads[second])
+    assert story.judge.apart() == set()
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_before_the_next_start_an_outcome_must_have_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """One that is not visible at once, as Kafka ends a transaction topic by topic, is awaited."""
+    world = faults_world.World(tmp_path, faults_world.Scenery(), 1, 0, threading.Event())
+    told = Story(tmp_path)
+    told.sent()
+    reads = [[half(), outcome()], [message()] if comes else []]
+    monkeypatch.setattr(faults_world, "Reader", partial(Topics, reads))
+    monkeypatch.setattr(faults_world, "WHOLE_SECONDS", PATIENCE_SECONDS if comes else 0.1)
+    with nullcontext() if comes else pytest.raises(FaultError, match="0:7"):
+        world.see_whole()
+
+
+class Topics:
+    """A reader of what is there, a part at a time."""
+
+    offsets: ClassVar[dict[tuple[str, int], int]] = {}
+
+    def __init__(self, reads: list[list[Read]], *_: object) -> None:
+        self._reads = reads
+        self.reached_end = False
+
+    def read(self, _seconds: float) -> list[Read]:
+        self.reached_end = True
+        return self._reads.pop(0) if self._reads else []
 
 
 def test_a_rollback_is_complete_with_its_outcome(story: Story) -> None:
@@ -196,6 +254,43 @@ def test_another_header_is_wrong(story: Story) -> None:
     changed = message()
     changed = replace(changed, headers=[*changed.headers, ("more", b"")])
     assert len(story.take(half(), outcome(), changed).wrong) == 1
+
+
+@pytest.mark.parametrize(("belongs", "wrong"), [(None, 0), (0, 0), (1, 1)])
+def test_another_partition_is_wrong(story: Story, belongs: int | None, wrong: int) -> None:
+    story.sent(partition=belongs)
+    assert len(story.take(half(), outcome(), message()).wrong) == wrong
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 2}, 0),
+        ({"offset": 8, "op_offset": 1}, {"offset": 7, "op_offset": 2}, 0),
+        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 1}, 0),
+        # Its op was read before its half, and waited.
+        ({"offset": 7, "op_offset": 2}, {"offset": 8, "op_offset": 1}, 0),
+        ({"offset": 8, "op_offset": 2}, {"offset": 7, "op_offset": 1}, 1),
+    ],
+)
+@pytest.mark.parametrize("are_outcomes_first", [True, False])
+def test_messages_of_a_queue_stand_in_the_order_of_their_ops(
+    story: Story,
+    first: dict[str, int],
+    second: dict[str, int],
+    wrong: int,
+    are_outcomes_first: bool,
+) -> None:
+    halves, messages = [], []
+    for name, place in (("first", first), ("second", second)):
+        at = f"0:{place['offset']}"
+        story.sent(name, at)
+        halves.append(half(name, place["offset"]))
+        messages.append(message(name, at=at))
+    outcomes = [outcome(Outcome.COMMIT, **second), outcome(Outcome.COMMIT, **first)]
+    parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
+    verdict = story.take(*halves, *parts[0], *parts[1])
+    assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
 
 
 @pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])

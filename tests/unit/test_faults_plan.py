@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resolver.errors import FaultError
 from resolver.faults.doomed import Doom
-from resolver.faults.plan import FAULTS, counts, plan
-from resolver.faults.results import Result, Results
+from resolver.faults.kills import RESOLVE_POINTS
+from resolver.faults.load import IMMUNITY_SECONDS
+from resolver.faults.plan import FAULTS, counts, plan, scenery
+from resolver.faults.report import summary
+from resolver.faults.results import Audit, Result, Results
+from resolver.faults.surroundings import other_settings
+from resolver.faults.world import Scenery
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -27,14 +34,25 @@ def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
     assert whole["kill resolver"] >= 200
     assert whole["kill broker"] >= 50
     assert whole["zombie"] >= 20
-    named = [count for name, count in whole.items() if name.startswith("kill resolver ")]
-    assert len(named) == 5 and min(named) >= 20
+    assert len(RESOLVE_POINTS) == 5
+    assert min(whole[f"kill resolver {point}"] for point in RESOLVE_POINTS) >= 20
+    assert min(whole[f"kill resolver and broker {point}"] for point in RESOLVE_POINTS) >= 5
+    others = ("while broker halted", "while broker down")
+    assert min(whole[f"kill resolver {other}"] for other in others) >= 10
+    assert whole["zombie past killed broker"] >= 10
 
 
 def test_a_shorter_one_has_each_fault() -> None:
     assert set(counts(100, [])) == set(FAULTS)
     assert min(counts(1, []).values()) == 1
     assert counts(10, ["kill resolver"]) == {"kill resolver": 10}
+
+
+def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
+    few = dict.fromkeys(["kill broker", "zombie", "lose resolve's identity", "full disk"], 2)
+    worlds = {one.world: scenery(one.fault) for one in plan(1, few)}
+    assert worlds == {"mixed-1": Scenery(), "disk-1": Scenery(small_disk=True)}
+    assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
 
 
 def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
@@ -49,6 +67,29 @@ def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
     assert Results(file).rounds() == [RESULT]
 
 
+def test_without_an_audit_of_each_world_nothing_holds(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 2}})
+    results.add(RESULT)
+    results.add(replace(RESULT, number=4, world="kills-2"))
+    results.add(Audit("kills-1", 0, ""))
+    assert not results.hold and "without a violation: 1 of 2," in summary(results)
+    results.add(Audit("kills-2", 0, ""))
+    assert results.hold and "without a violation: 2 of 2," in summary(results)
+
+
+def test_the_report_tells_rounds_that_failed_and_takes_no_recovery_for_a_quick_one(
+    tmp_path: Path,
+) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 4}})
+    results.add(RESULT)
+    results.add(replace(RESULT, number=4, recovery=None, transactions=0))
+    results.add(replace(RESULT, number=5, recovery=None, transactions=0, error="nothing came"))
+    results.add(replace(RESULT, number=6, recovery=0.5, transactions=0, error="not settled"))
+    assert "| kill resolver | 4 | 2 | 400 | 0 | 0 | 0 | 7.2 / 7.2 s |" in summary(results)
+
+
 def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     Results(file).begin({"seed": 7})
@@ -57,6 +98,15 @@ def test_a_result_that_a_kill_cut_short_is_left_out_and_written_after(tmp_path: 
     assert Results(file).rounds() == []
     Results(file).add(RESULT)
     assert Results(file).rounds() == [RESULT]
+
+
+def test_other_settings_leave_a_worlds_audit_as_it_was() -> None:
+    """A limit that discards must have reached, or who is late, is the same all along."""
+    for seed in range(100):
+        settings = other_settings(random.Random(seed))  # noqa: S311
+        assert settings["transaction_timeout_ms"] <= 1_000 * IMMUNITY_SECONDS
+        limits = {"transaction_check_max", "count_unanswered_checks", "file_reserved_hours"}
+        assert not limits & set(settings)
 
 
 def test_a_doom_comes_once_at_its_line(tmp_path: Path) -> None:

@@ -25,6 +25,15 @@ def test_it_removes_the_folders_that_the_refusal_names(tmp_path: Path) -> None:
     assert folders[0].parent.exists()
 
 
+def test_a_folder_that_is_gone_needs_no_removal(tmp_path: Path) -> None:
+    table = tmp_path / "tables" / "half"
+    table.mkdir(parents=True)
+    gone = tmp_path / "checkpoints" / "land"
+    said = f"can't be put back, remove the folders {gone} and {table} and start again: it lands"
+    assert heed(said, tmp_path) == []
+    assert not table.exists()
+
+
 def test_a_refusal_that_names_nothing_fails(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match="not told what to do: error: it is broken"):
         heed("error: it is broken", tmp_path)

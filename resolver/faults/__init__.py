@@ -1,0 +1,1 @@
+"""The fault campaign, `scripts/faults`: a running system is hit, and all its messages are told."""

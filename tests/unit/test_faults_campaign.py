@@ -1,0 +1,154 @@
+"""A campaign's worlds: one in which a round failed is set aside, each is audited; by stand-ins."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resolver.errors import FaultError
+from resolver.faults import campaign
+from resolver.faults.campaign import Campaign
+from resolver.faults.fault import Done
+from resolver.faults.judge import Verdict
+from resolver.faults.kept import Kept
+from resolver.faults.plan import FAULTS, Planned
+from resolver.faults.results import Audit, Results
+from resolver.faults.stopping import Interrupted
+from resolver.faults.world import Scenery, World
+
+FAULT = "kill broker"
+WORLD = "mixed-1"
+
+
+class StandIn:
+    """A world without processes: what a campaign asks of one."""
+
+    def __init__(self, home: Path, *_: object) -> None:
+        home.mkdir(exist_ok=True)
+        self.home = home
+        self.judge = self
+        self.verdict = Verdict()
+        self.recovery = 1.0
+        self.open: set[str] = set()
+        self.restarts: list[str] = []
+
+    def __enter__(self) -> StandIn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def until(self, *_: object) -> None:
+        pass
+
+    def settle(self, _owed: set[str]) -> None:
+        pass
+
+    def drain(self) -> None:
+        pass
+
+
+class Told:
+    """What is to happen in the next rounds and audits: an error, or nothing; then nothing."""
+
+    def __init__(self) -> None:
+        self.rounds: list[BaseException | None] = []
+        self.audits: list[BaseException | None] = []
+
+    def fault(self, _world: Any, _chance: random.Random) -> Done:
+        self._do(self.rounds)
+        return Done("done")
+
+    def audit(self, _world: Any, name: str) -> Audit:
+        self._do(self.audits)
+        return Audit(name, 0, "")
+
+    @staticmethod
+    def _do(errors: list[BaseException | None]) -> None:
+        error = errors.pop(0) if errors else None
+        if error is not None:
+            raise error
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told()
+    monkeypatch.setattr(campaign, "World", StandIn)
+    monkeypatch.setattr(campaign, "audit", told.audit)
+    monkeypatch.setitem(FAULTS, FAULT, Planned("kills", told.fault, 3))
+    return told
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 1, "counts": {FAULT: 3}, "rate": 1})
+    return results
+
+
+def run(home: Path, results: Results) -> None:
+    Campaign(home, results).run(lock=0)
+
+
+def worlds(home: Path) -> list[str]:
+    return sorted(folder.name for folder in home.iterdir() if folder.is_dir())
+
+
+def test_all_is_played_once_and_audited(told: Told, results: Results, tmp_path: Path) -> None:
+    run(tmp_path, results)
+    assert [one.number for one in results.rounds()] == [0, 1, 2]
+    assert [one.audited for one in results.audits()] == [WORLD]
+    run(tmp_path, results)
+    assert len(results.rounds()) == 3 and len(results.audits()) == 1
+    assert results.hold
+
+
+def test_a_world_in_which_a_round_failed_is_audited_and_set_aside(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.rounds = [None, FaultError("it hangs")]
+    run(tmp_path, results)
+    assert [one.error for one in results.rounds()] == ["", "it hangs", ""]
+    assert [one.audited for one in results.audits()] == [f"{WORLD}.failed-1", WORLD]
+    assert worlds(tmp_path) == [WORLD, f"{WORLD}.failed-1"]
+    assert not results.hold
+
+
+@pytest.mark.parametrize("interrupted", [[Interrupted()], [None, Interrupted()]])
+def test_interrupted_in_an_audit_it_goes_on_with_no_failed_world_and_no_audit_less(
+    told: Told, results: Results, tmp_path: Path, interrupted: list[BaseException | None]
+) -> None:
+    """In that of the world that has failed, or in that of the one that took its place."""
+    told.rounds, told.audits = [FaultError("it hangs")], interrupted
+    with pytest.raises(Interrupted):
+        run(tmp_path, results)
+    run(tmp_path, results)
+    assert [one.number for one in results.rounds()] == [0, 1, 2]
+    assert results.audits()[-1].audited == WORLD
+    assert worlds(tmp_path) == [WORLD, f"{WORLD}.failed-0"]
+
+
+def test_after_a_failure_in_the_last_round_there_is_no_other_world(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.rounds = [None, None, FaultError("it hangs")]
+    run(tmp_path, results)
+    run(tmp_path, results)
+    assert [one.audited for one in results.audits()] == [f"{WORLD}.failed-2"]
+    assert worlds(tmp_path) == [WORLD]
+
+
+def test_a_world_is_gone_on_with_in_the_home_and_by_the_settings_that_it_had(
+    tmp_path: Path,
+) -> None:
+    def world() -> World:
+        return World(tmp_path, Scenery(), 1, 0, threading.Event())
+
+    assert world().resolver_home == tmp_path / "first"
+    world().keep(Kept("second", {"max_checks_per_batch": 7}))
+    assert world().resolver_home == tmp_path / "second"
+    assert "--set=max_checks_per_batch=7" in world().sets
