@@ -11,7 +11,7 @@ from resolver.protocol import Headers
 _REQUIRED = {
     "TRAN_MSG": re.compile(rb"true"),
     "UNIQ_KEY": re.compile(rb"(?s).+"),
-    "PGROUP": re.compile(rb"[a-zA-Z0-9._-]{1,200}"),
+    "PGROUP": re.compile(rb"(?!tx\.)[a-zA-Z0-9._-]{1,200}"),
     "REAL_TOPIC": re.compile(rb"(?!\.{1,2}$)(?!tx\.)[a-zA-Z0-9._-]{1,249}"),
     "BORN_TIMESTAMP": re.compile(rb"[0-9]{1,18}"),
 }
