@@ -9,15 +9,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from ..settings import Settings
-from . import delivered
+from . import delivered, overdue
+from .copies import check_events, copied_halves, copies_rule, discard_events, refusal_events
 from .halves import half_events
-from .ops import ends, malformed, read_ops
+from .ops import ends, malformed, read_ops, unreadable
 from .refusals import compared, expected
 from .report import Finding, Invariant, Report, Violation
 from .rules import Rule, half_should_be_there, is_auditable, rules
 from .snapshot import Snapshot, queues, runs, take_snapshot
 from .topics import readable
-from .transactions import transactions
+from .transactions import by_unreadable_op, transactions
 
 #: The settings that ends and checks are judged by: those that hold now.
 _JUDGED_BY = (
@@ -25,7 +26,11 @@ _JUDGED_BY = (
     "transaction_check_interval_ms",
     "transaction_check_max",
     "count_unanswered_checks",
+    "check_backoff_max_ms",
     "file_reserved_hours",
+    "broker_clock_skew_ms",
+    "max_checks_per_batch",
+    "queues",
 )
 
 
@@ -45,19 +50,22 @@ def audit(
     snapshot = take_snapshot(spark, folder)
     sources = _sources(spark, settings, snapshot, with_topics)
     known = runs(snapshot)
-    by_queue = queues(spark, snapshot, known, complete=with_topics)
-    count = known.count
     ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
-    events = [*_events(snapshot, settings, with_topics), ends(ops), *sources.events]
-    rows = transactions(events, by_queue, settings, count)
-    applied = rules(settings, count)
-    if sources.kept is not None:
-        rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
-        applied += delivered.delivery_rules()
-    judged = _Judged(rows, applied, settings, count)
-    about_ops = sources.quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}op")
-    refused = compared(judged.expected(), malformed(ops), about_ops, by_queue, count)
-    return judged.report(refused, snapshot, settings, examples)
+    not_read = unreadable(ops).persist()
+    try:
+        beside = (
+            not_read.groupBy("queue").agg(F.count("*").alias("unreadable")),
+            overdue.passed(snapshot, known, settings),
+        )
+        by_queue = queues(spark, snapshot, known, with_topics, *beside)
+        events = [*_events(snapshot, not_read, settings, with_topics), ends(ops), *sources.events]
+        rows = transactions(events, by_queue, settings, known.count)
+        judged = _judged(rows, snapshot, sources, settings, known.count)
+        about_ops = _about_ops(sources.quarantine, not_read, settings)
+        refused = compared(judged.expected(), malformed(ops), about_ops, by_queue, known.count)
+        return judged.report(refused, snapshot, settings, examples)
+    finally:
+        not_read.unpersist()
 
 
 @dataclass(frozen=True)
@@ -74,21 +82,24 @@ def _sources(
 ) -> _Sources:
     quarantine = snapshot["quarantine"]
     if not with_topics:
-        return _Sources([_refusals(quarantine, settings)], quarantine, None)
+        return _Sources([refusal_events(quarantine, settings.topic_prefix)], quarantine, None)
     # First the messages: of each of them the outcome is among those that are read then.
     ranges = readable(settings, delivered.real_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
     quarantine = quarantine.unionByName(refused)
+    events = [refusal_events(quarantine, settings.topic_prefix), *unlanded]
     if not ranges:
-        empty = spark.createDataFrame([], delivered.KEPT)
-        return _Sources([_refusals(quarantine, settings), *unlanded], quarantine, empty)
+        return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT))
     messages = delivered.messages(spark, settings, ranges)
     kept = delivered.kept(spark, settings, ranges, messages, snapshot)
-    return _Sources([_refusals(quarantine, settings), *unlanded, messages], quarantine, kept)
+    return _Sources([*events, messages], quarantine, kept)
 
 
-def _events(snapshot: Snapshot, settings: Settings, with_content: bool) -> list[DataFrame]:
-    """Return what has landed, as `transactions` takes it."""
+def _events(
+    snapshot: Snapshot, not_read: DataFrame, settings: Settings, with_content: bool
+) -> list[DataFrame]:
+    """Return what has landed, as `transactions` takes it; `not_read` are the unreadable ops."""
+    prefix = settings.topic_prefix
     outcome = F.struct(
         "outcome",
         "source",
@@ -102,24 +113,40 @@ def _events(snapshot: Snapshot, settings: Settings, with_content: bool) -> list[
         F.unix_millis("ended_at").alias("ended_ms"),
         F.unix_millis("decided_at").alias("decided_ms"),
         F.unix_millis("source_timestamp").alias("written_ms"),
+        "by_unreadable",
     )
-    check = F.struct(
-        F.col("checks").alias("number"), F.unix_millis("source_timestamp").alias("written_ms")
+    outcomes = snapshot["resolution"].join(
+        F.broadcast(not_read.withColumn("by_unreadable", F.lit(True))),
+        ["queue", "op_offset"],
+        "left",
     )
     return [
-        half_events(snapshot["half"], settings.topic_prefix, with_content),
-        snapshot["resolution"].select("queue", "offset", outcome.alias("resolution")),
-        snapshot["check"].select("queue", "offset", check.alias("check")),
-        delivered.discard_events(snapshot["discarded"]),
+        half_events(snapshot["half"], prefix, with_content),
+        copied_halves(snapshot, prefix),
+        outcomes.select("queue", "offset", outcome.alias("resolution")),
+        check_events(snapshot["check"], prefix),
+        discard_events(snapshot["discarded"]),
     ]
 
 
-def _refusals(quarantine: DataFrame, settings: Settings) -> DataFrame:
-    """Return the refusals of halves."""
-    halves = quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}half")
-    return halves.select(
-        "queue", F.col("refused_offset").alias("offset"), F.struct("reason").alias("refusal")
-    )
+def _about_ops(quarantine: DataFrame, not_read: DataFrame, settings: Settings) -> DataFrame:
+    """Return the rows of quarantine about ops, save those of which is not known what they say."""
+    about_ops = quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}op")
+    place = not_read.withColumnRenamed("op_offset", "refused_offset")
+    return about_ops.join(F.broadcast(place), ["queue", "refused_offset"], "left_anti")
+
+
+def _judged(
+    rows: DataFrame, snapshot: Snapshot, sources: _Sources, settings: Settings, runs: int
+) -> _Judged:
+    """Join what the rules need besides, and apply them all."""
+    applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule()]
+    groups = F.broadcast(overdue.groups(snapshot, settings))
+    rows = rows.join(groups, F.col("half.group") == F.col("asked_group"), "left")
+    if sources.kept is not None:
+        rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
+        applied += delivered.delivery_rules()
+    return _Judged(rows, applied, settings, runs)
 
 
 class _Judged:
@@ -159,6 +186,7 @@ class _Judged:
         return Report(
             findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
             counts={name: sums[name] for name in _counts()},
+            undeliverable=_undeliverable(snapshot, examples),
             versions=snapshot.versions,
             settings={name: getattr(settings, name) for name in _JUDGED_BY},
         )
@@ -222,7 +250,22 @@ def _counts() -> dict[str, Column]:
         "ended_and_not_landed_yet": open_ & ended,
         "outcomes_landed_before_half_or_op": not_judged & ~gone & ~is_lost,
         "outcomes_of_halves_or_ops_kept_no_longer": not_judged & gone,
+        "outcomes_of_unreadable_ops": by_unreadable_op(),
     }
+
+
+def _undeliverable(snapshot: Snapshot, examples: int) -> dict[str, int]:
+    """Return how many messages are undeliverable, for the most frequent errors."""
+    rows = (
+        snapshot["discarded"]
+        .where(F.col("reason") == "UNDELIVERABLE")
+        .groupBy(F.coalesce("error", F.lit("no error was said")).alias("error"))
+        .agg(F.count("*").alias("messages"))
+        .orderBy(F.desc("messages"), "error")
+        .limit(max(1, examples))
+        .collect()  # bounded by the number of examples
+    )
+    return {row.error: row.messages for row in rows}
 
 
 def _first(violations: DataFrame, examples: int) -> dict[Invariant, list[tuple[int, Violation]]]:

@@ -10,6 +10,7 @@ from ..protocol import names as n
 from ..settings import Settings
 from ..tables import DISCARDED, QUARANTINE, RESOLUTION
 from ..tables.reading import header_last, offset_of, queue_of
+from .copies import discard_events
 from .halves import content
 from .report import Invariant
 from .rules import Rule, first_wrong, is_auditable
@@ -101,11 +102,6 @@ def unlanded(
         discard_events(discards),
     ]
     return events, refused
-
-
-def discard_events(discards: DataFrame) -> DataFrame:
-    """Return queue, offset, and struct `discarded`."""
-    return discards.select("queue", "offset", F.struct("reason").alias("discarded"))
 
 
 def delivery_rules() -> list[Rule]:

@@ -25,22 +25,33 @@ def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame
         F.unix_millis("stored_at").alias("stored_ms"),
         F.coalesce("immunity_seconds", F.lit(0)).alias("immunity_seconds"),
         (~F.coalesce(_well_formed(prefix), F.lit(False))).alias("malformed"),
-        F.exists(_headers(), lambda header: header["key"].contains(_NOT_UTF8)).alias("doubtful"),
+        F.exists(headers_read(), lambda header: header["key"].contains(_NOT_UTF8)).alias(
+            "doubtful"
+        ),
     ]
     bits = content(_delivered_headers()) if with_content else F.lit(None)
     fields += [F.col("real_qid"), bits.cast("string").alias("content")]
     return halves.select("queue", "offset", F.struct(*fields).alias("half"))
 
 
-def content(headers: Column) -> Column:
+def content(headers: Column, key: Column | None = None) -> Column:
     """Return a digest of a message: its key, value and headers, null being unlike empty."""
-    whole = F.struct(F.col("key"), F.col("value"), headers.alias("headers"))
+    key = F.col("key") if key is None else key
+    whole = F.struct(key.alias("key"), F.col("value"), headers.alias("headers"))
     return F.sha2(F.to_json(whole, {"ignoreNullFields": "false"}), 256)
+
+
+def headers_read() -> Column:
+    """Return a row's headers as the resolver reads them."""
+    return F.transform(
+        F.coalesce("headers", F.array().cast(HEADERS)),
+        lambda header: F.struct(name_of(header).alias("key"), header["value"].alias("value")),
+    )
 
 
 def _delivered_headers() -> Column:
     """Return the headers that a commit has: the user's, and where it is from."""
-    users = F.filter(_headers(), lambda header: ~header["key"].isin(*sorted(n.HALF_HEADERS)))
+    users = F.filter(headers_read(), lambda header: ~header["key"].isin(*sorted(n.HALF_HEADERS)))
     added = {
         n.UNIQ_KEY: F.col("transaction_id"),
         n.PGROUP: F.col("group"),
@@ -70,8 +81,12 @@ def _well_formed(prefix: str) -> Column:
         & _one_number(n.BORN_TIMESTAMP)
         & ((F.size(_values(n.REAL_QID)) == 0) | F.col("real_qid").isNotNull())
         & (F.size(_values(n.CHECK_IMMUNITY_TIME_IN_SECONDS)) <= 1)
-        & ~F.exists(_headers(), lambda header: header["key"].isin(*sorted(n.OUTPUT_HEADERS)))
+        & ~F.exists(headers_read(), lambda header: header["key"].isin(*sorted(n.OUTPUT_HEADERS)))
     )
+
+
+def _is_doubtful(header: Column) -> Column:
+    return header["key"].contains(_NOT_UTF8)
 
 
 def _legal(name: str, longest: int) -> Column:
@@ -84,14 +99,6 @@ def _one_number(name: str) -> Column:
     return (F.size(values) == 1) & written.rlike(_WHOLE)
 
 
-def _headers() -> Column:
-    """Return the headers as the resolver reads them."""
-    return F.transform(
-        F.coalesce("headers", F.array().cast(HEADERS)),
-        lambda header: F.struct(name_of(header).alias("key"), header["value"].alias("value")),
-    )
-
-
 def _values(name: str) -> Column:
-    found = F.filter(_headers(), lambda header: header["key"] == name)
+    found = F.filter(headers_read(), lambda header: header["key"] == name)
     return F.transform(found, lambda header: header["value"])

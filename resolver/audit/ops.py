@@ -67,6 +67,20 @@ def ends(ops: DataFrame) -> DataFrame:
     )
 
 
+def unreadable(ops: DataFrame) -> DataFrame:
+    """Return queue and op_offset of ops that the resolver can read and Spark can't.
+
+    Their bodies are no JSON to Spark, and yet they are not in quarantine as a whole. What they end
+    is not known here.
+    """
+    return ops.where(
+        F.col("state").isNull()  # first what needs no parsing
+        & (F.col("tag") == n.OP_TAG.decode())
+        & F.col("refused").isNull()
+        & F.col("body").isNull()
+    ).select("queue", F.col("source_offset").alias("op_offset"))
+
+
 def malformed(ops: DataFrame) -> DataFrame:
     """Return the malformed records and elements: queue, op_offset, element, needed.
 

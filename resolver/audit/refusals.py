@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ..settings import Settings
 from .ops import WHOLE
 from .rules import half_should_be_there
-from .transactions import decided, fits, is_late
+from .transactions import by_unreadable_op, decided, fits, is_late
 
 #: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
 #: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
@@ -29,7 +29,8 @@ def expected(settings: Settings, runs: int) -> Column:
 def _has_won(end: Column) -> Column:
     first = F.col("first")
     is_first = (end["op_offset"] == first["op_offset"]) & (end["position"] == first["position"])
-    return F.coalesce(is_first & (F.col("outcome.outcome") != "DISCARD"), F.lit(False))
+    has_won = is_first & (F.col("outcome.outcome") != "DISCARD") & ~by_unreadable_op()
+    return F.coalesce(has_won, F.lit(False))
 
 
 def _expected(end: Column, settings: Settings, runs: int) -> Column:
@@ -38,11 +39,12 @@ def _expected(end: Column, settings: Settings, runs: int) -> Column:
     # One that was stored before its half was made up: it may have waited too long.
     early = F.when(end["stored_ms"] < F.col("half.stored_ms"), F.lit(0))
     forgotten = F.coalesce(early, said["decided_ms"] + settings.file_reserved_ms)
-    is_told = needed & decided(end["op_offset"])
+    is_told = needed & decided(end["op_offset"]) & ~by_unreadable_op()
+    is_known = F.lit(runs == 1) & ~by_unreadable_op()
     return F.struct(
         end["op_offset"].alias("op_offset"),
         end["position"].alias("element"),
-        (F.lit(None).cast("array<string>") if runs > 1 else reasons).alias("reasons"),
+        F.when(is_known, reasons).alias("reasons"),
         F.coalesce(is_told, F.lit(False)).alias("needed"),
         forgotten.alias("forgotten_ms"),
         end["id"].alias("transaction_id"),

@@ -16,6 +16,8 @@ class Invariant(str, Enum):
     CHECK_MAX = "check_max"
     GIVEN_UP = "given_up"
     QUARANTINE = "quarantine"
+    OVERDUE = "overdue"
+    COPIES = "copies"
     DELIVERED = "delivered"
     NOT_DELIVERED = "not_delivered"
 
@@ -28,6 +30,8 @@ SAYS = {
     Invariant.CHECK_MAX: "counted checks keep to transaction_check_max",
     Invariant.GIVEN_UP: "each message that was given up is in discarded once",
     Invariant.QUARANTINE: "each refused record and element is in quarantine once",
+    Invariant.OVERDUE: "halves are asked about once overdue, and not before",
+    Invariant.COPIES: "what is checked, discarded or refused is the half, bit for bit",
     Invariant.DELIVERED: "each committed half is one message, bit for bit",
     Invariant.NOT_DELIVERED: "no other half is a message",
 }
@@ -58,12 +62,14 @@ class Finding:
 class Report:
     """The whole audit.
 
-    `counts` says what there is and what could not be judged yet, `versions` which version of each
-    table was read, `settings` by which limits checks and ends were judged.
+    `counts` says what there is and what could not be judged, `undeliverable` how many messages
+    are undeliverable for the most frequent errors, `versions` which version of each table was
+    read, `settings` by which limits checks and ends were judged.
     """
 
     findings: tuple[Finding, ...]
     counts: dict[str, int]
+    undeliverable: dict[str, int]
     versions: dict[str, int]
     settings: dict[str, int | bool]
 
@@ -83,8 +89,9 @@ class Report:
             }
             for finding in self.findings
         }
-        rest = {"counts": self.counts, "versions": self.versions, "settings": self.settings}
-        return {"holds": self.holds, "invariants": findings, **rest}
+        rest = {"versions": self.versions, "settings": self.settings}
+        counted = {"counts": self.counts, "undeliverable": self.undeliverable}
+        return {"holds": self.holds, "invariants": findings, **counted, **rest}
 
     def lines(self) -> list[str]:
         """Return it as text."""
@@ -94,9 +101,9 @@ class Report:
             says = SAYS[finding.invariant]
             lines.append(f"{says:<{width}}  {finding.checked:>12,}  {finding.violations:>10,}")
             lines += [f"    {_told(example)}" for example in finding.examples]
-        counted = ", ".join(
-            f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts.items()
-        )
+        counts = {name.replace("_", " "): count for name, count in self.counts.items()}
+        counts |= {f"undeliverable ({why})": count for why, count in self.undeliverable.items()}
+        counted = ", ".join(f"{count:,} {what}" for what, count in counts.items())
         judged = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return [*lines, "", f"There are: {counted}", f"Judged by: {judged}", self._verdict()]
 

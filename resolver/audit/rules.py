@@ -9,7 +9,13 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .report import Invariant
-from .transactions import decided, fits, immunity_ms, refused_as_malformed
+from .transactions import (
+    by_unreadable_op,
+    decided,
+    first_deadline_ms,
+    fits,
+    refused_as_malformed,
+)
 
 _OUTCOMES = {"COMMIT": "COMMIT_MESSAGE", "UNDELIVERABLE": "COMMIT_MESSAGE"} | {
     "ROLLBACK": "ROLLBACK_MESSAGE"
@@ -42,18 +48,28 @@ def is_auditable() -> Column:
     """Whether there is one outcome, and all that it can be compared with has landed and is kept."""
     op_offset = F.col("outcome.op_offset")
     op_is_there = op_offset.isNull() | op_offset.between(F.col("op_first"), F.col("op_last"))
-    return F.col("outcome").isNotNull() & F.col("is_transaction") & _yes(op_is_there)
+    return F.col("outcome").isNotNull() & F.col("is_transaction") & yes(op_is_there)
 
 
 def half_should_be_there() -> Column:
     """Whether the table has halves before and behind it, so it would have this one."""
-    return _yes(F.col("offset").between(F.col("half_first"), F.col("half_last")))
+    return yes(F.col("offset").between(F.col("half_first"), F.col("half_last")))
 
 
 def first_wrong(*cases: tuple[Column, Column | str]) -> Column:
     """Return what the first case says that is true; null if none is."""
-    said = [F.when(_yes(case), F.lit(what)) for case, what in cases]
+    said = [F.when(yes(case), F.lit(what)) for case, what in cases]
     return F.coalesce(*said, F.lit(None).cast("string"))
+
+
+def yes(condition: Column) -> Column:
+    """Take null for no."""
+    return F.coalesce(condition, F.lit(False))
+
+
+def op_of(offset: Column) -> Column:
+    """Return where an op of the row's queue stands, in words."""
+    return F.concat_ws(":", F.col("queue").cast("string"), offset.cast("string"))
 
 
 def _one_outcome() -> Rule:
@@ -100,7 +116,8 @@ def _first_end(settings: Settings) -> Rule:
         (is_discard, _wrong_discard(settings)),
         (~is_discard, _wrong_end()),
     )
-    return Rule(Invariant.FIRST_END, is_auditable(), F.when(is_auditable(), wrong))
+    checked = is_auditable() & ~by_unreadable_op()
+    return Rule(Invariant.FIRST_END, checked, F.when(checked, wrong))
 
 
 def _wrong_end() -> Column:
@@ -110,7 +127,7 @@ def _wrong_end() -> Column:
     same = (F.try_element_at(states, said["outcome"]) == first["state"]) & (
         said["op_offset"] == first["op_offset"]
     )
-    claimed = F.concat(said["outcome"], F.lit(" by op "), _op(said["op_offset"]))
+    claimed = F.concat(said["outcome"], F.lit(" by op "), op_of(said["op_offset"]))
     return first_wrong(
         (first.isNull(), F.concat(claimed, F.lit(", and no end is valid"))),
         (
@@ -146,10 +163,9 @@ def _wrong_discard(settings: Settings) -> Column:
     each had passed. It is given up when the watermark is behind that: an end that had been read
     with a watermark before it was applied.
     """
-    said, first, half = F.col("outcome"), F.col("first"), F.col("half")
-    own, timeout = immunity_ms(settings), F.lit(settings.transaction_timeout_ms)
-    until_check = half["stored_ms"] + F.when(own > 0, own).otherwise(timeout)
-    over = until_check + said["checks"].cast("long") * F.lit(settings.transaction_check_interval_ms)
+    said, first = F.col("outcome"), F.col("first")
+    intervals = said["checks"].cast("long") * F.lit(settings.transaction_check_interval_ms)
+    over = first_deadline_ms(settings) + intervals
     used_up = _counted(settings) >= settings.transaction_check_max
     expired = said["decided_ms"] - said["stored_ms"] > settings.file_reserved_ms
     by_op = said["op_offset"].isNotNull() | (said["source"] != "LIMIT")
@@ -166,13 +182,15 @@ def _wrong_discard(settings: Settings) -> Column:
 
 def _operator() -> Rule:
     said = F.col("outcome")
-    checked = is_auditable() & (said["source"] == "OPERATOR")
+    checked = is_auditable() & (said["source"] == "OPERATOR") & ~by_unreadable_op()
     found = F.exists(
         "ends",
         lambda end: (end["op_offset"] == said["op_offset"]) & end["by_operator"] & fits(end),
     )
-    what = F.concat(F.lit("op "), _op(said["op_offset"]), F.lit(" names no operator, or not this"))
-    return Rule(Invariant.OPERATOR, _yes(checked), F.when(_yes(checked & ~found), what))
+    what = F.concat(
+        F.lit("op "), op_of(said["op_offset"]), F.lit(" names no operator, or not this")
+    )
+    return Rule(Invariant.OPERATOR, yes(checked), F.when(yes(checked & ~found), what))
 
 
 def _no_check_after(runs: int) -> Rule:
@@ -202,19 +220,32 @@ def _check_max(settings: Settings, runs: int) -> Rule:
     numbers = F.transform("checks", lambda check: check["number"])
     repeated = F.size(numbers) > F.size(F.array_distinct(numbers)) * runs
     sent = F.array_max(numbers) if settings.count_unanswered_checks else F.lit(None).cast("int")
-    by_ends = F.size(F.filter("ends", _may_have_answered))
-    is_end = is_auditable() & (said["outcome"] != "DISCARD")
+    # An op that Spark can't read may have answered one.
+    unreadable = F.coalesce("unreadable", F.lit(0))
+    by_ends = F.size(F.filter("ends", _may_have_answered)) + unreadable
+    is_told = is_auditable() & _answers_have_landed(settings)
     detail = first_wrong(
         (F.greatest(_counted(settings), sent) > most, f"more than {most} counted checks"),
         (said["answered"] > said["checks"], "more checks answered than sent"),
-        (is_end & (said["answered"] > by_ends), "more checks answered than there are answers"),
+        (is_told & (said["answered"] > by_ends), "more checks answered than there are answers"),
         (repeated, "a check was sent twice"),
     )
     return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
 
 
 def _may_have_answered(end: Column) -> Column:
-    return end["from_check"] & fits(end) & (end["op_offset"] <= F.col("outcome.op_offset"))
+    """Whether it may: up to the end, or what ends nothing where the transaction was given up."""
+    not_after = F.coalesce(
+        end["op_offset"] <= F.col("outcome.op_offset"), end["state"] == "UNKNOWN"
+    )
+    return end["from_check"] & fits(end) & not_after
+
+
+def _answers_have_landed(settings: Settings) -> Column:
+    """Whether all ops have landed that had been read when the outcome was written."""
+    said = F.col("outcome")
+    written_by = said["written_ms"] + settings.broker_clock_skew_ms
+    return said["op_offset"].isNotNull() | yes(F.col("op_ms") > written_by)
 
 
 def _counted(settings: Settings) -> Column:
@@ -223,7 +254,7 @@ def _counted(settings: Settings) -> Column:
 
 def _given_up() -> Rule:
     said, found = F.col("outcome"), F.size("discards")
-    checked = _yes(said["outcome"].isin("DISCARD", "UNDELIVERABLE")) & is_auditable()
+    checked = yes(said["outcome"].isin("DISCARD", "UNDELIVERABLE")) & is_auditable()
     reason = F.get("discards", F.lit(0))["reason"]
     other = (said["outcome"] == "UNDELIVERABLE") != (reason == "UNDELIVERABLE")
     op_offset = F.coalesce(said["op_offset"], F.lit(-1))
@@ -233,8 +264,8 @@ def _given_up() -> Rule:
         (other, F.concat(said["outcome"], F.lit(", in discarded as "), reason)),
     )
     ended = said["outcome"].isin("COMMIT", "ROLLBACK") & (found > 0)
-    both = F.when(_yes(ended), F.concat(said["outcome"], F.lit(", and in discarded")))
-    return Rule(Invariant.GIVEN_UP, checked | _yes(ended), F.when(checked, detail).otherwise(both))
+    both = F.when(yes(ended), F.concat(said["outcome"], F.lit(", and in discarded")))
+    return Rule(Invariant.GIVEN_UP, checked | yes(ended), F.when(checked, detail).otherwise(both))
 
 
 def _refused_half(runs: int) -> Rule:
@@ -253,17 +284,8 @@ def _refused_half(runs: int) -> Rule:
             "refused as malformed, and is not",
         ),
     )
-    return Rule(Invariant.QUARANTINE, _yes(half["malformed"]) | (found > 0), detail)
+    return Rule(Invariant.QUARANTINE, yes(half["malformed"]) | (found > 0), detail)
 
 
 def _by(end: Column) -> Column:
-    return F.concat(end["state"], F.lit(" in op "), _op(end["op_offset"]))
-
-
-def _op(offset: Column) -> Column:
-    return F.concat_ws(":", F.col("queue").cast("string"), offset.cast("string"))
-
-
-def _yes(condition: Column) -> Column:
-    """Take null for no."""
-    return F.coalesce(condition, F.lit(False))
+    return F.concat(end["state"], F.lit(" in op "), op_of(end["op_offset"]))

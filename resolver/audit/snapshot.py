@@ -10,23 +10,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AuditError
-from ..tables import RESOLUTION, TABLES
-from ..tables.delta import table_path, version
+from ..tables import OP, RESOLUTION, TABLES
+from ..tables.delta import table_path, version, writers
 
-#: By queue: the first and last half and op that landed, and up to which half and op all is
-#: decided, and landed with all that was written beside it. Null: none.
+#: By queue: the first and last half and op that landed, when the latest op was stored, and up to
+#: which half and op all is decided, and landed with all that was written beside it. Up to which
+#: half and time nothing that was due was passed over (`overdue.passed`), and how many ops are
+#: unreadable. Null: none.
 QUEUES = (
-    "queue int, half_first long, half_last long, op_first long, op_last long, "
-    "decided_half long, decided_op long"
+    "queue int, half_first long, half_last long, op_first long, op_last long, op_ms long, "
+    "decided_half long, decided_op long, passed_half long, passed_ms long, unreadable long"
 )
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The six tables, each at one version."""
+    """The six tables, each at one version; `ops_landed_ms` is when the last of the ops landed."""
 
     tables: dict[str, DataFrame]
     versions: dict[str, int]
+    ops_landed_ms: int
 
     def __getitem__(self, name: str) -> DataFrame:
         return self.tables[name]
@@ -74,7 +77,8 @@ def take_snapshot(spark: SparkSession, folder: Path | str) -> Snapshot:
             )
         versions[table.name] = found
         tables[table.name] = spark.read.format("delta").option("versionAsOf", str(found)).load(path)
-    return Snapshot(tables, versions)
+    landed = [at for _, at in writers(spark, table_path(folder, OP)).values()]
+    return Snapshot(tables, versions, max(landed, default=0))
 
 
 def runs(snapshot: Snapshot) -> Runs:
@@ -97,30 +101,36 @@ def runs(snapshot: Snapshot) -> Runs:
     return Runs(order, min(shown.values(), default=(0, 0)))
 
 
-def queues(spark: SparkSession, snapshot: Snapshot, runs: Runs, complete: bool) -> DataFrame:
+def queues(
+    spark: SparkSession, snapshot: Snapshot, runs: Runs, complete: bool, *beside: DataFrame
+) -> DataFrame:
     """Return `QUEUES`: small, and computed once.
 
-    `complete`: no outcome is missing in the tables and what was read beside them.
+    `complete`: no outcome is missing in the tables and what was read beside them. `beside` have
+    others of its columns, with a row for each queue.
     """
     found: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
-    for queue, name, first, last in (
-        *_bounds(snapshot["half"], "half", "offset"),
-        *_bounds(snapshot["op"], "op", "source_offset"),
+    latest = F.max(F.unix_millis("stored_at")).alias("op_ms")
+    for table in (
+        _bounds(snapshot["half"], "half", "offset"),
+        _bounds(snapshot["op"], "op", "source_offset", latest),
+        *beside,
     ):
-        found.setdefault(queue, {}).update({f"{name}_first": first, f"{name}_last": last})
+        for row in table.collect():
+            found.setdefault(row.queue, {}).update(row.asDict())
     for queue, op, half in _decided(outcomes if complete else outcomes.where(runs.is_passed())):
         # Both of one checkpoint: another one begins anew.
         known = found.setdefault(queue, {})
         if op > known.get("decided_op", -2):
             known.update(decided_op=op, decided_half=half)
-    rows = [{"queue": queue, **columns} for queue, columns in found.items()]
+    rows = [columns | {"queue": queue} for queue, columns in found.items()]
     return spark.createDataFrame(rows, QUEUES)
 
 
-def _bounds(table: DataFrame, name: str, offset: str) -> list[tuple[int, str, int, int]]:
-    rows = table.groupBy("queue").agg(F.min(offset).alias("first"), F.max(offset).alias("last"))
-    return [(row.queue, name, row.first, row.last) for row in rows.collect()]
+def _bounds(table: DataFrame, name: str, offset: str, *more: Column) -> DataFrame:
+    first, last = F.min(offset).alias(f"{name}_first"), F.max(offset).alias(f"{name}_last")
+    return table.groupBy("queue").agg(first, last, *more)
 
 
 def _decided(outcomes: DataFrame) -> list[tuple[int, int, int]]:

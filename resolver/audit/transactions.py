@@ -27,15 +27,18 @@ _EVENTS = {
     "resolution": (
         "struct<outcome:string,source:string,op_offset:bigint,id:string,group:string,topic:string,"
         "checks:int,answered:int,stored_ms:bigint,ended_ms:bigint,decided_ms:bigint,"
-        "written_ms:bigint>"
+        "written_ms:bigint,by_unreadable:boolean>"
     ),
     "end": (
         "struct<op_offset:bigint,position:int,state:string,group:string,id:string,"
         "from_check:boolean,by_operator:boolean,stored_ms:bigint,watermark_ms:bigint>"
     ),
-    "check": "struct<number:int,written_ms:bigint>",
-    "discarded": "struct<reason:string>",
-    "refusal": "struct<reason:string>",
+    "sent": "struct<message:string,check:string>",
+    "check": (
+        "struct<number:int,written_ms:bigint,id:string,group:string,to:string,content:string>"
+    ),
+    "discarded": "struct<reason:string,content:string>",
+    "refusal": "struct<reason:string,content:string>",
     "message": (
         "struct<topic:string,id:string,partition:int,offset:bigint,stamped_ms:bigint,"
         "content:string>"
@@ -50,16 +53,21 @@ def transactions(
     """Return a row per queue and offset that any of the events names.
 
     An event is queue, offset and one more column of `_EVENTS`. A row has `half` (null: none) and
-    `half_rows` (how many landed), the lists of all else, `told` (an outcome was read that has not
-    landed), the queue's columns, and what the rules make of it: `is_transaction`, `first` (the
-    first valid end), `outcome` (of the one resolution, null: none).
+    `half_rows` (how many landed), `sent` (digests of a half that was copied), the lists of all
+    else, `told` (an outcome was read that has not landed), the queue's columns, and what the rules
+    make of it: `is_transaction`, `first` (the first valid end), `outcome` (of the one resolution,
+    null: none).
     """
     named = F.col("queue").isNotNull() & F.col("offset").isNotNull()
     together = reduce(DataFrame.unionAll, map(_aligned, events)).where(named)
     lists = [F.collect_list(name).alias(many) for name, many in LISTS.items()]
     half, told = F.any_value("half", F.lit(True)), F.max(F.coalesce("told", F.lit(False)))
     grouped = together.groupBy("queue", "offset").agg(
-        half.alias("half"), F.count("half").alias("half_rows"), told.alias("told"), *lists
+        half.alias("half"),
+        F.count("half").alias("half_rows"),
+        F.any_value("sent", F.lit(True)).alias("sent"),
+        told.alias("told"),
+        *lists,
     )
     return (
         grouped.join(F.broadcast(queues), "queue", "left")
@@ -94,6 +102,17 @@ def immunity_ms(settings: Settings) -> Column:
     # Compared before it is multiplied: a header may say 10^18 seconds.
     seconds = F.least(F.col("half.immunity_seconds"), F.lit(settings.file_reserved_ms // 1_000))
     return seconds * 1_000
+
+
+def first_deadline_ms(settings: Settings) -> Column:
+    """Return when a half is due for its first check."""
+    own, timeout = immunity_ms(settings), F.lit(settings.transaction_timeout_ms)
+    return F.col("half.stored_ms") + F.when(own > 0, own).otherwise(timeout)
+
+
+def by_unreadable_op() -> Column:
+    """Whether Spark can't read the op that the outcome is of: then it can't be judged."""
+    return F.coalesce("outcome.by_unreadable", F.lit(False))
 
 
 def decided(op_offset: Column) -> Column:

@@ -101,8 +101,12 @@ def _place(sent: Sent) -> Row:
     return {"queue": sent.queue, "offset": sent.offset, "source_offset": _more(100_000)}
 
 
-def _more(count: int) -> Callable[[int], int]:
-    return lambda value: value + count
+def _as_if_of(sent: Sent) -> Row:
+    return {"transaction_id": sent.half.transaction_id, **_place(sent)}
+
+
+def _more(of_it: Any) -> Callable[[Any], Any]:
+    return lambda value: value + of_it
 
 
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
@@ -111,6 +115,8 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     yield from _damage_presence(copy, story, plain, rolled_back)
     yield from _damage_ends(copy, story, plain, rolled_back)
     yield from _damage_limits(copy, story, plain)
+    yield from _damage_checks(copy, story, next(plain))
+    yield from _damage_copies(copy, story)
     yield from _damage_refusals(copy, story, plain)
     copy.save()
 
@@ -131,6 +137,8 @@ def _damage_presence(
     sent = next(rolled_back)
     copy.remove("half", sent)
     yield _done("outcome without a half", Invariant.ONE_OUTCOME, sent)
+    copy.repeat("check", story.by_name["asked"], **_as_if_of(sent))
+    yield _done("check without a half", Invariant.COPIES, sent)
     sent = next(plain)
     copy.repeat("half", sent)
     yield _done("half landed twice", Invariant.ONE_OUTCOME, sent)
@@ -179,6 +187,8 @@ def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[
     given_up = story.by_name["given_up"]
     copy.change("resolution", given_up, answered=1)
     yield _done("given up too early", Invariant.FIRST_END, given_up)
+    copy.remove_where("op", lambda row: row["state"] == "UNKNOWN")
+    yield _done("given up, and none of its answers is there", Invariant.CHECK_MAX, given_up)
     sent = next(plain)
     copy.repeat_where("discarded", _of(given_up), **_place(sent))
     yield _done("delivered, and given up too", Invariant.GIVEN_UP, sent)
@@ -189,6 +199,32 @@ def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[
     yield _done("given up for another reason", Invariant.GIVEN_UP, another)
     copy.repeat("discarded", doubled, source_offset=_more(100_000))
     yield _done("given up twice", Invariant.GIVEN_UP, doubled)
+
+
+def _damage_checks(copy: Copy, story: Story, in_time: Sent) -> Iterator[Damage]:
+    forgotten, later = story.by_name["forgotten"], story.by_name["forgotten_later"]
+    for sent in (forgotten, later):
+        copy.change("half", sent, immunity_seconds=None)
+    yield _done("overdue, and not asked about", Invariant.OVERDUE, forgotten)
+    copy.repeat("check", story.by_name["asked"], **_as_if_of(later))
+    yield _done("asked about once, and then forgotten", Invariant.OVERDUE, later)
+    copy.change("resolution", in_time, checks=1)
+    yield _done("asked about, and had ended in time", Invariant.OVERDUE, in_time)
+
+
+def _damage_copies(copy: Copy, story: Story) -> Iterator[Damage]:
+    named, undeliverable = story.by_name, story.undeliverable[1]
+    for table, sent, name, change in (
+        ("check", named["late"], "check with another id", {"transaction_id": "a guess"}),
+        ("check", named["settled"], "another group's check", {"source_topic": _more("s")}),
+        ("check", named["asked"], "check with another body", {"value": b"another"}),
+        ("discarded", named["given_up"], "given up with another body", {"value": b"another"}),
+        ("discarded", undeliverable, "given up with another header", {"headers": _without_mark}),
+    ):
+        copy.change(table, sent, **change)
+        yield _done(name, Invariant.COPIES, sent)
+    copy.change_where("quarantine", _is_malformed_half, key=b"another")
+    yield _done("refused with another key", Invariant.COPIES, named["malformed"])
 
 
 def _damage_refusals(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:

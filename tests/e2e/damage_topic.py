@@ -42,7 +42,7 @@ def damage_topic(story: Story) -> Iterator[Damage]:
         sent = next(plain)
         changes[sent.at] = change
         yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
-    placed = next(one for one in story.committed[18:] if one.half.real_qid is not None)
+    placed = next(one for one in story.committed[19:] if one.half.real_qid is not None)
     changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
     yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
     ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]

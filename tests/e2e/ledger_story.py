@@ -26,6 +26,7 @@ SHORT: dict[str, Any] = {
     "transaction_check_interval_ms": 1_500,
     "check_backoff_max_ms": 3_000,
     "transaction_check_max": 2,
+    "broker_clock_skew_ms": 2_000,
     "land_trigger_interval_ms": 300,
 }
 
@@ -107,7 +108,8 @@ def _by_checks(story: Story) -> None:
     """Transactions that are asked about: they take a while."""
     for name in ("asked", "given_up", "settled", "late"):
         story.send(name, **({"immunity_seconds": 1} if name == "late" else {}))
-    story.send("pending", immunity_seconds=3_600)
+    for name in ("pending", "forgotten", "forgotten_later"):
+        story.send(name, immunity_seconds=3_600)
     story.world.checks(4)
     story.op(story.by_name["late"])
     for name, state in (("asked", COMMIT), ("late", ROLLBACK)):
@@ -148,6 +150,8 @@ def _refused(story: Story) -> None:
     story.undeliverable = world.send_halves([world.message(topic="nowhere") for _ in range(3)])
     world.end(*story.undeliverable)
     _op_with_blanks(story, story.send("spaced"))
+    _op_too_deep_for_spark(story, story.send("deep", queue=1))
+    story.op(story.by_name["deep"], ROLLBACK)
     good = world.message().to_record(names.half, 0)
     broken = [pair for pair in good.headers if pair[0] != "PGROUP"]
     element = b'{"state":"COMMIT_MESSAGE","group":"orders","offsets":["x"],"transaction_ids":["y"]}'
@@ -164,26 +168,38 @@ def _refused(story: Story) -> None:
     )
 
 
+def _op_too_deep_for_spark(story: Story, sent: Sent) -> None:
+    record = _commit(story, sent)
+    deep = b"[" * 1_000 + b"]" * 1_000
+    value = b'{"unknown":' + deep + b"," + (record.value or b"")[1:]
+    story.world.produce([record._replace(value=value)])
+
+
 def _op_with_blanks(story: Story, sent: Sent) -> None:
-    element = Element(0, sent.offset, sent.half.transaction_id)
-    op = Op(COMMIT, sent.half.group, (element,), remark='"as \\ it is"')
-    record = op.to_record(story.world.names.op, sent.queue)
+    record = _commit(story, sent, remark='"as \\ it is"')
     spaced = json.dumps(json.loads(record.value or b""), indent=2).encode()
     story.world.produce([record._replace(value=spaced)])
 
 
-def _end_the_rest(story: Story) -> None:
-    """Commits behind all else, in every queue, in two batches.
+def _commit(story: Story, sent: Sent, **fields: Any) -> Record:
+    element = Element(0, sent.offset, sent.half.transaction_id)
+    op = Op(COMMIT, sent.half.group, (element,), **fields)
+    return op.to_record(story.world.names.op, sent.queue)
 
-    What came before has been decided when the first is, and is known to be complete by the second.
+
+def _end_the_rest(story: Story) -> None:
+    """Commits behind all else, in every queue, in three batches.
+
+    What came before has been decided when the first is, so it is passed over if not by the second,
+    and known to be complete by the third.
     """
     world = story.world
-    for _ in range(2):
+    for _ in range(3):
         for queue in range(QUEUES):
             sent = world.send_halves([world.message() for _ in range(8)], queue)
             world.end(*sent)
             story.committed += sent
-        # asked, late, settled, given_up, spaced, four that are refused something
-        ended = len(story.committed) + len(story.rolled_back) + len(story.undeliverable) + 9
+        # asked, late, settled, given_up, spaced, deep, four that are refused something
+        ended = len(story.committed) + len(story.rolled_back) + len(story.undeliverable) + 10
         world.resolutions(ended)
-    world.quarantined(12)
+    world.quarantined(13)

@@ -63,18 +63,20 @@ def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None
     assert report.holds, "\n".join(report.lines())
     checked = {finding.invariant: finding.checked for finding in report.findings}
     undeliverable = len(story.undeliverable)
-    ended = len(story.committed) + len(story.rolled_back) + undeliverable + 9
-    assert checked[Invariant.FIRST_END] == ended
-    assert checked[Invariant.DELIVERED] == len(story.committed) + 7
-    assert checked[Invariant.NOT_DELIVERED] == len(story.rolled_back) + undeliverable + 4
-    assert checked[Invariant.QUARANTINE] == 12
+    ended = len(story.committed) + len(story.rolled_back) + undeliverable + 10
+    assert checked[Invariant.FIRST_END] == ended - 1
+    assert checked[Invariant.DELIVERED] == len(story.committed) + 8
+    assert checked[Invariant.NOT_DELIVERED] == len(story.rolled_back) + undeliverable + 6
+    assert checked[Invariant.QUARANTINE] == 13
     assert min(checked.values()) > 0
     assert {name: count for name, count in report.counts.items() if count} == {
-        "halves": ended + 2,
+        "halves": ended + 4,
         "outcomes": ended,
         "refused_halves": 1,
-        "pending": 1,
+        "pending": 3,
+        "outcomes_of_unreadable_ops": 1,
     }
+    assert report.undeliverable == {"topic nowhere does not exist": undeliverable}
 
 
 def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> None:

@@ -1,0 +1,155 @@
+"""Checks in time: whether each overdue half was asked about, and none that had ended in time."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ..protocol import names as n
+from ..settings import Settings
+from .report import Invariant
+from .rules import Rule, first_wrong, is_auditable, op_of, yes
+from .snapshot import Runs, Snapshot
+from .transactions import first_deadline_ms
+
+#: What a batch of land may take, and more.
+_LANDING_MS = 60_000
+#: A step looks at twice as many pending halves at once; where there are more their order is loose.
+_MOST_OPEN = 32_768
+
+
+def passed(snapshot: Snapshot, runs: Runs, settings: Settings) -> DataFrame:
+    """Return by queue `passed_half` and `passed_ms`: whatever was due up to there was asked about.
+
+    Or it was given up. For a batch that passes over a half that is due handles others instead, in
+    the order in which they are due: at least a group's fair `share` of what a batch may handle. So
+    where fewer checks and discards came after a batch than later batches' shares are together, one
+    of these had room for all that was due by then.
+    """
+    slack = longest_wait_ms(settings) + settings.broker_clock_skew_ms
+    later = Window.partitionBy("queue").orderBy(F.desc("at_ms"))
+    # Its own discards are counted with those of later batches: that errs on the safe side.
+    batches = F.count("half").over(later) - 1
+    had_room = batches * F.col("share") > F.sum("handled").over(later)
+    # While its clock is far ahead checks are put off.
+    is_prompt = F.col("now_ms") - F.col("op_ms") <= slack
+    return (
+        _batches(snapshot, runs)
+        .unionByName(_checks(snapshot, settings), allowMissingColumns=True)
+        .join(F.broadcast(_shares(snapshot, settings)), "queue")
+        .withColumn("had_room", had_room)
+        .where(F.col("had_room") & is_prompt & F.lit(_has_caught_up(snapshot, slack)))
+        .groupBy("queue")
+        .agg(F.max("half").alias("passed_half"), F.max("op_ms").alias("passed_ms"))
+    )
+
+
+def groups(snapshot: Snapshot, settings: Settings) -> DataFrame:
+    """Return by group `asked_since_ms`, when its first check was written: it has a topic."""
+    prefix = n.Names(settings.topic_prefix).check("")
+    return (
+        snapshot["check"]
+        .groupBy(F.substr("source_topic", F.lit(len(prefix) + 1)).alias("asked_group"))
+        .agg(F.min(F.unix_millis("source_timestamp")).alias("asked_since_ms"))
+    )
+
+
+def overdue_rule(settings: Settings) -> Rule:
+    """Return the rule; the row has its group's `asked_since_ms`."""
+    said, first, deadline = F.col("outcome"), F.col("first"), first_deadline_ms(settings)
+    has_outcome = (F.size("resolutions") > 0) | F.col("told")
+    is_open = F.col("is_transaction") & ~has_outcome & first.isNull()
+    is_passed = (F.col("offset") <= F.col("passed_half")) & (_due(settings) < F.col("passed_ms"))
+    sent = F.size("checks").cast("string")
+    # Ends come before checks in a batch, and none is sent before the watermark is behind the
+    # deadline: so it was not when this end had been read.
+    in_time = (first["op_offset"] == said["op_offset"]) & (first["watermark_ms"] <= deadline)
+    asked = yes(is_auditable() & (said["checks"] > 0))
+    detail = first_wrong(
+        (
+            is_open & is_passed,
+            F.concat(F.lit("overdue and passed over: no outcome, and checks sent: "), sent),
+        ),
+        (
+            asked & in_time,
+            F.concat(F.lit("asked about, though ended in time by op "), op_of(first["op_offset"])),
+        ),
+    )
+    return Rule(Invariant.OVERDUE, yes(is_open) | asked, detail)
+
+
+def longest_wait_ms(settings: Settings) -> int:
+    """Return the longest time between two checks of a half."""
+    interval = settings.transaction_check_interval_ms
+    if settings.count_unanswered_checks:
+        return interval
+    return max(interval, settings.check_backoff_max_ms)
+
+
+def _has_caught_up(snapshot: Snapshot, slack_ms: int) -> bool:
+    """Whether ops land soon after they are stored: until then checks may be farther behind.
+
+    Where there is more than a batch takes, land reads as large a part of each partition.
+    """
+    (latest,) = snapshot["op"].agg(F.max(F.unix_millis("stored_at"))).collect()[0]
+    return latest is not None and snapshot.ops_landed_ms - latest <= slack_ms + _LANDING_MS
+
+
+def _due(settings: Settings) -> Column:
+    """Return when an open half had to be asked about, or given up, at the latest.
+
+    A check that can't be written, as its topic is not there yet, is left out and counts as sent:
+    so a group's halves are due anew when its first was. Where it has none, they are to be given up.
+    """
+    given_up = F.col("half.stored_ms") + settings.file_reserved_ms
+    last = F.array_max(F.transform("checks", lambda check: check["written_ms"]))
+    since = F.greatest(first_deadline_ms(settings), last, F.coalesce("asked_since_ms", given_up))
+    return since + longest_wait_ms(settings) + settings.broker_clock_skew_ms
+
+
+def _shares(snapshot: Snapshot, settings: Settings) -> DataFrame:
+    """Return by queue how many checks of one group a batch sends at least, if so many are due."""
+    most = max(1, settings.max_checks_per_batch // settings.queues)
+    halves = (
+        snapshot["half"]
+        .groupBy("queue", "group")
+        .agg(F.count("*").alias("halves"))
+        .groupBy("queue")
+        .agg(F.sum("halves").alias("halves"), F.count("*").alias("groups"))
+    )
+    outcomes = snapshot["resolution"].groupBy("queue").agg(F.count("*").alias("outcomes"))
+    share = F.greatest(F.lit(1), F.floor(F.lit(most) / F.col("groups"))).alias("share")
+    return (
+        halves.join(outcomes, "queue")
+        .where(F.col("halves") - F.col("outcomes") <= _MOST_OPEN)
+        .select("queue", share)
+    )
+
+
+def _batches(snapshot: Snapshot, runs: Runs) -> DataFrame:
+    """Return the batches that decided anything of a queue, those of the last checkpoint.
+
+    Of these all outcomes have landed, and all checks with them.
+    """
+    last = runs.queries[-1] if runs.queries else ""
+    return (
+        snapshot["resolution"]
+        .where(runs.is_passed() & (F.col("query_id") == last))
+        .groupBy("queue", "batch_id")
+        .agg(
+            F.max(F.unix_millis("source_timestamp")).alias("at_ms"),
+            F.max("offset").alias("half"),
+            F.max(F.unix_millis("ended_at")).alias("op_ms"),
+            F.max(F.unix_millis("decided_at")).alias("now_ms"),
+            F.count_if(F.col("outcome") == "DISCARD").alias("handled"),
+        )
+        .drop("batch_id")
+    )
+
+
+def _checks(snapshot: Snapshot, settings: Settings) -> DataFrame:
+    # By another broker's clock, which may be behind.
+    at = F.unix_millis("source_timestamp") + settings.broker_clock_skew_ms
+    return snapshot["check"].select(
+        "queue", at.alias("at_ms"), F.lit(1).cast("bigint").alias("handled")
+    )
