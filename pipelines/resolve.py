@@ -26,7 +26,7 @@ from pipelines.session import spark_session, sql_options
 from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
 from resolver.delivery import Delivery
-from resolver.errors import TxResolverError
+from resolver.errors import Replaced, TxResolverError
 from resolver.kafka import admin_client
 from resolver.planned import step_settings
 from resolver.processor import decide, slots, tasks
@@ -93,8 +93,13 @@ class Resolve:
         if self._error is not None:
             raise self._error
         failure = self.query.exception()
-        if failure is not None:
-            raise self._query_failed(failure) from failure
+        if failure is None:
+            return
+        # One that took over with this checkpoint writes Spark's logs too: the query may fail of
+        # that before the marker is looked at.
+        if self._delivery.replaced():
+            raise Replaced(f"another resolver took over {self._settings.topic_prefix}*")
+        raise self._query_failed(failure) from failure
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""

@@ -5,6 +5,7 @@ The resolver must get over it, or refuse to start and say what to do; that is th
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -45,14 +46,11 @@ def unreadable_rows(*spoils: Spoil) -> Fault:
     """
 
     def fault(world: World, chance: random.Random) -> Done:
-        what, file = _spoil(world, chance, _ROWS, spoils)
-        audited, said = run_audit(world), []
-        if audited.returncode:
-            said.append(_see_named(file, audited))
-            shutil.rmtree(file.parents[1])
-            shutil.rmtree(Home(world.resolver_home).land_checkpoint)
-        said += world.start_heeding()
-        return Done(what, " / ".join(said) or "no part of the table any more")
+        what, file = _spoil(world, chance, rows, spoils)
+        said = _see_named(file, run_audit(world))
+        shutil.rmtree(file.parents[1])
+        shutil.rmtree(Home(world.resolver_home).land_checkpoint)
+        return Done(what, " / ".join([said, *world.start_heeding()]))
 
     return fault
 
@@ -128,8 +126,27 @@ def named(name: str) -> Find:
     return lambda home: sorted(home.path.glob(name))
 
 
-#: Of the tables, a folder for each day.
-_ROWS = files("tables/*/*=*/*.parquet")
+def rows(home: Home) -> list[Path]:
+    """Find the files that tables consist of now: compaction leaves behind what it has read."""
+    found = []
+    for log in home.tables.glob("*/_delta_log"):
+        found += [log.parent / part for part in _parts(sorted(log.glob("*.json")))]
+    return sorted(found)
+
+
+def _parts(commits: list[Path]) -> set[str]:
+    """Return the files that a table's log has added and not removed; none if it is damaged."""
+    parts: set[str] = set()
+    if [int(commit.stem) for commit in commits] != list(range(len(commits))):
+        return parts
+    for commit in commits:
+        try:
+            actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        except ValueError:
+            return set()
+        parts |= {action["add"]["path"] for action in actions if "add" in action}
+        parts -= {action["remove"]["path"] for action in actions if "remove" in action}
+    return parts
 
 
 def truncate(file: Path, chance: random.Random) -> None:

@@ -25,7 +25,9 @@ def summary(results: Results) -> str:
     rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
     audits = results.audits()
     held = sum(one.exit_code == 0 for one in audits)
-    worlds = {one.world for one in rounds} | results.audited
+    last = {one.world: one for one in rounds}
+    # One that has failed is audited by another name.
+    worlds = results.audited | {one.world for one in last.values() if not one.error}
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
     commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"

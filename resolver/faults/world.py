@@ -56,7 +56,8 @@ _RESTARTS = 5
 _REFUSALS = 3
 #: How often it is started to land what its regular end has left.
 _LANDINGS = 5
-_NOT_LANDED = "(not all has landed)"
+#: In the log of a resolver that has left something to land: a job by itself lands nothing.
+_NOT_LANDED = "(not all has landed|^resolving: )"
 
 
 @dataclass(frozen=True)

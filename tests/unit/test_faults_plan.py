@@ -87,6 +87,8 @@ def test_the_report_tells_rounds_that_failed_and_takes_no_recovery_for_a_quick_o
     results.add(replace(RESULT, number=4, recovery=None, transactions=0))
     results.add(replace(RESULT, number=5, recovery=None, transactions=0, error="nothing came"))
     results.add(replace(RESULT, number=6, recovery=0.5, transactions=0, error="not settled"))
+    results.add(Audit("kills-1.failed-6", 4, ""))
+    assert "without a violation: 0 of 1," in summary(results)
     assert "| kill resolver | 4 | 2 | 400 | 0 | 0 | 0 | 7.2 / 7.2 s |" in summary(results)
 
 
