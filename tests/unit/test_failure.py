@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from unittest.mock import Mock, PropertyMock
-
-import pytest
-
-from pipelines import resolve
 from pipelines.failure import query_failed
-from resolver.errors import Replaced, ResolverError, TxResolverError
-from resolver.settings import Settings
 
 PLAN = """
 === Streaming Query ===
@@ -64,18 +57,3 @@ def test_much_text_is_cut() -> None:
     told = str(query_failed("land", Exception(said)))
     assert len(told) < 700
     assert told.endswith("...; see Spark's log")
-
-
-@pytest.mark.parametrize(("is_replaced", "error"), [(True, Replaced), (False, ResolverError)])
-def test_a_query_that_fails_as_another_took_over_its_checkpoint_was_replaced(
-    monkeypatch: pytest.MonkeyPatch, is_replaced: bool, error: type[Exception]
-) -> None:
-    said = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
-    query = Mock(exception=lambda: Exception(said))
-    monkeypatch.setattr(resolve.Resolve, "query", PropertyMock(return_value=query))
-    for beside in ("Checkpoint", "Clock", "Delivery"):
-        monkeypatch.setattr(resolve, beside, Mock())
-    resolve.Delivery.return_value.replaced.return_value = is_replaced  # type: ignore[attr-defined]
-    with pytest.raises(TxResolverError) as raised:
-        resolve.Resolve(Mock(), Settings(), "checkpoint").raise_failure()
-    assert type(raised.value) is error
