@@ -139,7 +139,6 @@ def _auditor(principal: str, names: Names, real: list[str]) -> Iterator[Right]:
     yield from _may(principal, AclOperation.READ, _TOPIC, *outcomes, *real)
     # Whether Kafka keeps all of a topic's records.
     yield from _may(principal, AclOperation.DESCRIBE_CONFIGS, _TOPIC, *real)
-    yield from _may(principal, AclOperation.DESCRIBE, _GROUP, names.reader)
 
 
 def _may(
