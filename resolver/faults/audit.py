@@ -10,9 +10,11 @@ from typing import Any
 
 from ..demo.shortened import clean_environment
 from .results import Audit
-from .world import World
+from .world import SHORTENED, World
 
 _SECONDS = 600.0
+#: Whatever the settings are now: the time-out by which no check came too early.
+_SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
 #: What an audit of a world that has come to its end must find none of.
 _NOT_JUDGED = ("pending", "ended_and_not_landed_yet", "outcomes_landed_before_half_or_op")
 
@@ -30,7 +32,8 @@ def audit(world: World, name: str) -> Audit:
 
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
-    command = ["audit", "--topics", "--json", "--home", str(world.resolver_home), *world.sets]
+    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST]
+    command = ["audit", "--topics", "--json", *there]
     prefix = world.disk.prefix if world.disk is not None else []
     return subprocess.run(
         [*prefix, sys.executable, "-m", "resolver", *command],

@@ -39,7 +39,7 @@ NOWHERE = "faults.nowhere"
 #: The header that says which message of the ledger one is.
 NAME = "name"
 #: Of a half that has an immunity of its own.
-IMMUNITY_SECONDS = 1
+IMMUNITY_SECONDS = 3
 _THREADS = 8
 #: A transaction has begun and is not decided for so long: a kill finds some there.
 _THINKING_SECONDS = (0.0, 0.1)

@@ -13,7 +13,7 @@ from .fault import Done
 from .kills import RESOLVE_POINTS, see_dead
 from .load import IMMUNITY_SECONDS
 from .process import Victim
-from .world import World
+from .world import SHORTENED, World
 
 #: From one to another less than an hour: what is stamped further ahead real topics refuse
 #: (message.timestamp.after.max.ms), and its transaction ends as undeliverable.
@@ -41,11 +41,13 @@ def other_settings(chance: random.Random) -> dict[str, int]:
 
     So the limit of checks, which each discard must have reached, stays; how many fit into a batch
     changes as much in what a batch decides. A time-out is not above any immunity, lest an end be
-    late by one and not by the other. By when a discard's checks were over is asked only where an
-    end came, and of what the load lets be discarded none ever does.
+    late by one and not by the other, nor below the first one, by which the audit says which checks
+    came too early. By when a discard's checks were over is asked only where an end came, and of
+    what the load lets be discarded none ever does.
     """
+    shortest = SHORTENED["transaction_timeout_ms"]
     return {
-        "transaction_timeout_ms": chance.randrange(300, 1_000 * IMMUNITY_SECONDS),
+        "transaction_timeout_ms": chance.randrange(shortest, 1_000 * IMMUNITY_SECONDS),
         "transaction_check_interval_ms": chance.randrange(300, 1_000),
         "max_offsets_per_trigger": chance.randrange(100, 80_000),
         "max_checks_per_batch": chance.randrange(4, 5_000),
