@@ -8,6 +8,7 @@ each through the JVM as a row costs more than all else that is done with it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 
@@ -31,6 +32,9 @@ RANGES = "queue int, half_start long, half_end long, op_start long, op_end long"
 _TIMEOUT_SECONDS = 10.0
 #: A batch of more records is looked into, to see how large they are: so many of each partition.
 _SMALL_BATCH, _SAMPLE = 2_000, 50
+_SAMPLED_FOR_SECONDS = 5.0
+#: What Kafka sends of a partition at once, or one batch of its records if that is larger.
+_SAMPLE_BYTES = 65_536
 #: A broker that is away comes back: there is nothing new until then.
 _AWAY = frozenset(
     {
@@ -91,6 +95,8 @@ class Ranges(SimpleDataSourceStreamReader):
         self._settings = settings
         self._admin: AdminClient | None = None
         self._records: Records | None = None
+        self._record_bytes = 1.0
+        self._sample_after = 0.0
 
     def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
         """Pickle without the connection: Spark sends this to tasks too."""
@@ -130,15 +136,17 @@ class Ranges(SimpleDataSourceStreamReader):
         count = sum(_count(row) for row in rows)
         if count <= _SMALL_BATCH:
             return end
-        size = sum(map(self._expected_bytes, rows))
-        most = self._settings.max_bytes_per_trigger
-        return end if size <= most else _shared(start, end, count * most // size)
+        if time.monotonic() > self._sample_after:
+            self._record_bytes = max(1.0, sum(map(self._expected_bytes, rows)) / count)
+            self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
+        most = int(self._settings.max_bytes_per_trigger / self._record_bytes)
+        return end if count <= most else _shared(start, end, most)
 
     def _expected_bytes(self, row: _Row) -> int:
         """Return what the records of a row take, if its first ones are like the others."""
         queue, *offsets = row
         halves, ops = Range(*offsets[:2]), Range(*offsets[2:])
-        self._records = self._records or Records(self._settings)
+        self._records = self._records or Records(self._settings, _SAMPLE_BYTES)
         sampled = self._records.read(queue, _first(halves), _first(ops))
         return sum(map(_extrapolated, (halves, ops), sampled))
 

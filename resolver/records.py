@@ -46,9 +46,12 @@ class Range(NamedTuple):
 
 
 class Records:
-    """A reader of one queue after another; to make one costs more than to read a batch."""
+    """A reader of one queue after another; to make one costs more than to read a batch.
 
-    def __init__(self, settings: Settings) -> None:
+    `fetch_bytes` is what Kafka sends of a partition at once.
+    """
+
+    def __init__(self, settings: Settings, fetch_bytes: int = 1_048_576) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
         ours: dict[str, Any] = {
@@ -61,6 +64,7 @@ class Records:
             # One topic is not to wait for the other's next records, which may never come.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 1,
+            "fetch.message.max.bytes": fetch_bytes,
             # What is fetched beyond a range is fetched again.
             "queued.max.messages.kbytes": 8_192,
         }
