@@ -36,9 +36,8 @@ def _refused_place(position: int) -> Column:
 
 
 def _element(values: Column) -> Column:
-    # An op that waited in vain comes with the one element that was left of it.
-    index = F.when(F.size(values) == 1, 0).otherwise(whole_int(_mark(n.ELEMENT)))
-    return F.get(values, index)
+    # A refused element comes with its op written anew for it alone.
+    return F.when(_mark(n.ELEMENT).isNotNull(), F.get(values, F.lit(0)))
 
 
 def _readable(field: Field) -> Field:

@@ -19,7 +19,7 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .damage import Copy, Damage, damage_tables
+from .damage import Copy, Damage, damage_tables, is_malformed_half
 from .damage_topic import damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 
@@ -147,7 +147,8 @@ def test_a_half_of_a_group_under_the_prefix_is_malformed(
     copy, malformed = Copy(story, tmp_path / "tables"), story.by_name["malformed"]
     name = story.world.names.resolver
     group = {"key": "PGROUP", "value": name.encode()}
-    copy.change("half", malformed, group=name, headers=lambda headers: [*headers, group])
+    copy.change("half", malformed, group=name, headers=lambda headers: [group, *headers])
+    copy.change_where("quarantine", is_malformed_half, headers=lambda headers: [group, *headers])
     copy.save()
     report = audit(spark, story, copy.folder, topics=False)
     assert report.holds, "\n".join(report.lines())
