@@ -111,9 +111,7 @@ def _more(of_it: Any) -> Callable[[Any], Any]:
 
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     """Damage the tables, and save them."""
-    # Queue 1 first: an op there that Spark can't read excuses one answer that is not there.
-    plain = iter(sorted(story.committed, key=lambda sent: -sent.queue))
-    rolled_back = iter(story.rolled_back)
+    plain, rolled_back = iter(story.committed), iter(story.rolled_back)
     yield from _damage_presence(copy, story, plain, rolled_back)
     yield from _damage_ends(copy, story, plain, rolled_back)
     yield from _damage_limits(copy, story, plain)
@@ -297,7 +295,8 @@ _WRONG_OUTCOMES: dict[str, Row] = {
 _WRONG_COUNTS: dict[str, Row] = {
     "too many counted checks": {"checks": 3, "answered": 3},
     "more answered than sent": {"checks": 0, "answered": 1},
-    "more answered than there are answers": {"checks": 1, "answered": 1},
+    # Each queue has an op that Spark can't read, which may have answered one.
+    "more answered than there are answers": {"checks": 2, "answered": 2},
 }
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
+from leftovers import wait_until
 from pyspark.sql import SparkSession
 
 from pipelines.audit import audited
@@ -40,12 +42,18 @@ def story(
     beside: list[Report],
 ) -> Iterator[Story]:
     def audit_now(running: Story) -> None:
+        wait_until(lambda: _has_rows(running.tables / "half"))
         beside.append(audit(spark, running, running.tables, topics=True))
 
     prefix = f"t{uuid.uuid4().hex[:8]}."
     told = tell(spark, kafka.bootstrap, prefix, tmp_path_factory.mktemp("ledger"), audit_now)
     yield told
     told.world.close()
+
+
+def _has_rows(table: Path) -> bool:
+    is_there = DeltaTable.is_deltatable(str(table))
+    return is_there and DeltaTable(table).to_pyarrow_dataset().count_rows() > 0
 
 
 def audit(spark: SparkSession, story: Story, tables: Path, topics: bool) -> Report:
