@@ -61,7 +61,7 @@ _Row = tuple[int, int, int, int, int]
 
 
 def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Return the stream of `RANGES`: batches within `max_offsets_per_trigger` and `max_bytes_…`."""
+    """Return the stream of `RANGES`, in batches within the settings' `max_…_per_trigger`."""
     source = _source(settings)
     spark.dataSource.register(source)
     return spark.readStream.format(source.name()).load()

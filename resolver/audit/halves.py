@@ -25,9 +25,7 @@ def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame
         F.unix_millis("stored_at").alias("stored_ms"),
         F.coalesce("immunity_seconds", F.lit(0)).alias("immunity_seconds"),
         (~F.coalesce(_well_formed(prefix), F.lit(False))).alias("malformed"),
-        F.exists(headers_read(), lambda header: header["key"].contains(_NOT_UTF8)).alias(
-            "doubtful"
-        ),
+        F.exists(headers_read(), _is_doubtful).alias("doubtful"),
     ]
     bits = content(_delivered_headers()) if with_content else F.lit(None)
     fields += [F.col("real_qid"), bits.cast("string").alias("content")]

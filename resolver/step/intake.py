@@ -73,8 +73,8 @@ def read_ops(
             refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
             continue
         read.append(OpAt(offset, stored_at, op))
+        value = op.about().to_value() if op.malformed else None  # once for all of them
         for position, said in op.malformed:
-            value = op.about().to_value()
             refused.append(Refused(source, position, reason, said, None, value, []))
     if ops:
         queue.watermark = max(queue.watermark or 0, *(op.stored_at_ms for op in ops))
