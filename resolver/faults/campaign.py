@@ -90,7 +90,8 @@ class Campaign:
         if not since.holds:
             said = replace(said, exit_code=said.exit_code or 1, said=f"{since}; {said.said}")
         self._results.add(said)
-        print(f"audit of {name}: exit code {said.exit_code}", flush=True)
+        why = f": {said.said}" if said.exit_code else ""
+        print(f"audit of {name}: exit code {said.exit_code}{why}", flush=True)
 
     def _play(self, world: World, one: Round, before: Verdict) -> Result:
         chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable
