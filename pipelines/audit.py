@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.ending import end_spark
 from pipelines.failure import in_short
+from pipelines.output import STDERR, output_to
 from pipelines.session import spark_session
 from resolver.audit.audit import audit
 from resolver.audit.report import Report
@@ -29,7 +30,6 @@ from resolver.settings import Settings, load_for_command
 _BATCH_JOB = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.shuffle.partitions": "64",
     # The rules are conditions within conditions: to look for what they have in common takes Spark
     # seconds for each task, and there is little.
     "spark.sql.subexpressionElimination.enabled": "false",
@@ -50,8 +50,9 @@ def audited(
 
 
 def run(settings: Settings, tables: str, with_topics: bool, examples: int) -> Report:
-    """Audit in a session of its own."""
-    spark = spark_session(settings, "txresolver audit")
+    """Audit in a session of its own; what its JVM has to say is no part of the report."""
+    with output_to(STDERR):
+        spark = spark_session(settings, "txresolver audit")
     try:
         return audited(spark, settings, tables, with_topics, examples)
     finally:

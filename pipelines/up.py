@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.ending import end_spark
 from pipelines.land import land_query, land_rest
 from pipelines.land_failure import land_failure
+from pipelines.output import output_to
 from pipelines.resolve import Resolve
 from pipelines.running import STOP_SECONDS, finish_batch, has_run
 from pipelines.session import spark_session
@@ -155,7 +154,7 @@ def _heed(stop: threading.Event) -> None:
 def _session(settings: Settings, home: Home, stop: threading.Event) -> Iterator[SparkSession]:
     """Start Spark with its output in a file: a terminal is for what an operator can act on."""
     try:
-        with _output_to(home.spark_log):
+        with home.spark_log.open("ab") as log, output_to(log.fileno()):
             spark = spark_session(settings, "txresolver", home=home.path)
         _set_on_signals(stop)  # again: PySpark took SIGINT for itself
         _heed(stop)
@@ -165,20 +164,3 @@ def _session(settings: Settings, home: Home, stop: threading.Event) -> Iterator[
         raise _Stopped from None
     finally:
         end_spark()
-
-
-@contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Let processes that are started inside write to a file instead of our output."""
-    kept = {stream: os.dup(stream) for stream in (1, 2)}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with path.open("ab") as log:
-        for stream in kept:
-            os.dup2(log.fileno(), stream)
-    try:
-        yield
-    finally:
-        for stream, original in kept.items():
-            os.dup2(original, stream)
-            os.close(original)

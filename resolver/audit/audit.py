@@ -32,6 +32,9 @@ _JUDGED_BY = (
     "max_checks_per_batch",
     "queues",
 )
+#: Of the table of halves, as it is on disk.
+_PARTITION_BYTES = 16 << 20
+_FEWEST_PARTITIONS, _MOST_PARTITIONS = 4, 64
 
 
 def audit(
@@ -45,9 +48,11 @@ def audit(
 
     What has not landed yet, or is kept no longer, is counted and not judged, so it may run beside
     the resolver. `with_topics` also compares with the real topics, and reads what of the outcomes
-    and of the quarantine has not landed.
+    and of the quarantine has not landed. The session is the audit's own: how many tasks it shuffles
+    to is set by what there is to audit.
     """
     snapshot = take_snapshot(spark, folder)
+    spark.conf.set("spark.sql.shuffle.partitions", str(_partitions(snapshot)))
     sources = _sources(spark, settings, snapshot, with_topics)
     known = runs(snapshot)
     ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
@@ -66,6 +71,13 @@ def audit(
         return judged.report(refused, snapshot, settings, examples)
     finally:
         not_read.unpersist()
+
+
+def _partitions(snapshot: Snapshot) -> int:
+    """Return in how many parts to audit: each of them costs as much as some thousand halves."""
+    plan = snapshot["half"]._jdf.queryExecution().optimizedPlan()
+    size = int(plan.stats().sizeInBytes())
+    return min(_FEWEST_PARTITIONS + size // _PARTITION_BYTES, _MOST_PARTITIONS)
 
 
 @dataclass(frozen=True)

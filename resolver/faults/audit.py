@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from subprocess import CompletedProcess
+from tempfile import TemporaryFile
 from typing import Any
 
 from ..demo.shortened import clean_environment
@@ -33,17 +37,24 @@ def audit(world: World, name: str) -> Audit:
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
     there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST]
-    command = ["audit", "--topics", "--json", *there]
     prefix = world.disk.prefix if world.disk is not None else []
-    return subprocess.run(
-        [*prefix, sys.executable, "-m", "resolver", *command],
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        env=clean_environment(),
-        start_new_session=True,  # Ctrl-C is for the campaign: half an audit finds nothing
-        check=False,
-    )
+    command = [*prefix, sys.executable, "-m", "resolver", "audit", "--topics", "--json", *there]
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        running = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=errors,
+            env=clean_environment(),
+            start_new_session=True,  # Ctrl-C is for the campaign
+        )
+        try:
+            world.until(lambda: running.poll() is not None, "the audit does not end", _SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            status = running.wait()
+        said = [stream.seek(0) or stream.read() for stream in (output, errors)]
+        return CompletedProcess(command, status, *said)
 
 
 def _missing(counts: dict[str, Any], settled: int) -> str:

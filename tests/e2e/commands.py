@@ -16,22 +16,26 @@ PATIENCE_SECONDS = 400.0
 
 
 class Command:
-    """A running command; what it says is kept, and can be waited for."""
+    """A running command; what it says is kept, and can be waited for.
+
+    `errors` is where its standard error goes, if not into `log` too.
+    """
 
     def __init__(
         self,
         *arguments: str,
         log: Path,
+        errors: Path | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with log.open("ab") as output, (errors or log).open("ab") as error_output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "resolver", *arguments],
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=error_output,
                 cwd=cwd,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             )

@@ -93,14 +93,16 @@ def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> No
     damages = [*damage_tables(copy, story), *damage_topic(story)]
     audit_command = [
         *("audit", f"--tables={copy.folder}", "--topics", "--json", f"--examples={ALL}"),
+        "--set=spark.driver.extraJavaOptions=-Xlog:gc",  # to the JVM's standard output
         f"--bootstrap-servers={kafka.bootstrap}",
         *(f"--set={name}={value}" for name, value in SHORT.items()),
         *(f"--set=topic_prefix={story.settings.topic_prefix}", f"--set=queues={QUEUES}"),
     ]
-    with command(*audit_command, log=tmp_path / "audit.log") as running:
-        assert running.exit_code() == 1, running.said()
-        said = running.said()  # with what Spark has to say, before and after
-    report, _ = json.JSONDecoder().raw_decode(said[said.index('{\n  "holds"') :])
+    errors = tmp_path / "audit.err"
+    with command(*audit_command, log=tmp_path / "audit.json", errors=errors) as running:
+        assert running.exit_code() == 1, errors.read_text()
+        report = json.loads(running.said())
+    assert "[gc] " in errors.read_text()
     assert missed(damages, report) == []
     harmed = {damage.half for damage in damages}
     found = [one for of_kind in violations(report).values() for one in of_kind]
