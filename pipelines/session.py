@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from resolver.errors import SettingsError
 from resolver.settings import Settings
 
 #: What the queries need, wherever they run; `Settings` refuses other values in [spark].
@@ -61,7 +63,8 @@ def spark_session(
     """Return the session: spark-submit's own, else a new one on `master` (default `local[*,4]`).
 
     What Spark writes for itself (spilled blocks, local state, a warehouse) goes under
-    `home`/spark if a home is given. [spark] wins over spark-submit's --conf.
+    `home`/spark if a home is given. [spark] wins over spark-submit's --conf. Raises `SettingsError`
+    where its JVM does not start.
     """
     submitted = under_spark_submit()
     python = sys.executable if submitted or home is None else _python(home)
@@ -73,7 +76,15 @@ def spark_session(
         builder = builder.master(master or _MASTER)
     for key, value in _conf(settings, home, submitted, python).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise SettingsError(
+            "Spark's JVM does not start; its last words are above, or in HOME/logs/spark.log. Look "
+            "at spark.driver.memory and spark.driver.extraJavaOptions of [spark], and at JAVA_HOME"
+        ) from error
     if not submitted:
         _write_no_checksums(spark)
     if spark.conf.get("spark.submit.pyFiles", ""):

@@ -116,6 +116,21 @@ def test_of_a_failed_query_it_says_in_a_line_what_happened(world: World, tmp_pat
     assert "Logical Plan" not in up.said()
 
 
+@pytest.mark.parametrize("job", [("up", "--home"), ("audit", "--tables")])
+def test_of_a_jvm_that_does_not_start_it_says_where_to_look(
+    job: tuple[str, str], tmp_path: Path
+) -> None:
+    name, folder = job
+    wrong = "--set=spark.driver.extraJavaOptions=-Xss1"
+    arguments = (name, f"{folder}={tmp_path}", "--bootstrap-servers=127.0.0.1:1", wrong)
+    with command(*arguments, log=tmp_path / "up.log") as running:
+        assert running.exit_code() == 2
+    *_, last = running.said().splitlines()
+    assert last.startswith("error: Spark's JVM does not start; ")
+    assert "spark.driver.extraJavaOptions" in last
+    assert "Traceback" not in running.said()
+
+
 def test_when_its_jvm_dies_it_says_so_and_the_next_goes_on(world: World, tmp_path: Path) -> None:
     with command(*_up(world, tmp_path / "home"), log=tmp_path / "up.log") as up:
         up.until_said("ready:")
