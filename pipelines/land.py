@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipelines.land_checkpoint import planned
 from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
@@ -53,10 +54,7 @@ def land_query(
         missing = missing_tables(spark, tables)
         starting = starting_offsets(spark, settings, tables, checkpoint, missing)
         create_tables(spark, tables, missing)
-        records = _records(spark, settings, starting)
-        writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
-        writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
-        return _start(spark, _triggered(writer, settings, available_now))
+        return _query(spark, settings, tables, checkpoint, starting, available_now)
     except (PySparkException, Py4JJavaError, ValueError, DamagedTable) as failure:
         raise start_failure(spark, failure, tables, checkpoint) from failure
 
@@ -77,11 +75,28 @@ def land_rest(
     """
     if not finish_batch(query, timeout_seconds):
         return False
-    last = land_query(spark, settings, tables, checkpoint, available_now=True)
+    if planned(spark, checkpoint) is None:
+        last = land_query(spark, settings, tables, checkpoint, available_now=True)
+    else:  # it goes on from there, and has compared that with the tables when it began
+        last = _query(spark, settings, tables, checkpoint, "earliest", available_now=True)
     done = _ended(last, checkpoint, timeout_seconds, log)
     if not done:
         last.stop()
     return done
+
+
+def _query(
+    spark: SparkSession,
+    settings: Settings,
+    tables: Path | str,
+    checkpoint: Path | str,
+    starting: str,
+    available_now: bool,
+) -> StreamingQuery:
+    records = _records(spark, settings, starting)
+    writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
+    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
+    return _start(spark, _triggered(writer, settings, available_now))
 
 
 class _Landing:

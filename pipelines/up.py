@@ -94,11 +94,12 @@ class _Jobs:
         self._land: StreamingQuery | None = None
 
     def start(self, rebuild: bool, stop: threading.Event) -> None:
-        """Start both, and return when both have finished a batch."""
+        """Start both, and return when both have finished a batch: to deliver comes first."""
         self._resolve.start(rebuild)
-        _heed(stop)
+        while not self._resolve.has_run():
+            self._look(stop)
         self._land = land_query(self._spark, *self._landing)
-        while not (self._resolve.has_run() and has_run(self._land)):
+        while not has_run(self._land):
             self._look(stop)
 
     def watch(self, stop: threading.Event) -> None:

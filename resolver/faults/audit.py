@@ -53,8 +53,9 @@ def run_audit(world: World) -> CompletedProcess[str]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
             status = running.wait()
-        said = [stream.seek(0) or stream.read() for stream in (output, errors)]
-        return CompletedProcess(command, status, *said)
+        for stream in (output, errors):
+            stream.seek(0)
+        return CompletedProcess(command, status, output.read(), errors.read())
 
 
 def _missing(counts: dict[str, Any], settled: int) -> str:
