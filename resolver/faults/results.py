@@ -115,7 +115,12 @@ class Results:
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":  # a kill has cut the last one short
                     file.write(b"\n")
-            file.write(json.dumps(entry).encode() + b"\n")
+            file.write(self._line(entry).encode() + b"\n")
+
+    def _line(self, entry: dict[str, Any]) -> str:
+        """Return it with paths as seen from its own folder, wherever on this machine that is."""
+        here = json.dumps(f"{self._path.parent}/")[1:-1]
+        return json.dumps(entry).replace(here, "")
 
     def _lines(self) -> list[dict[str, Any]]:
         return list(_whole(self._path.read_text().split("\n")))

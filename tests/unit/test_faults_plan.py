@@ -67,6 +67,13 @@ def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
     assert Results(file).rounds() == [RESULT]
 
 
+def test_results_tell_where_something_is_from_their_own_folder_on(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7})
+    results.add(replace(RESULT, proof=f"remove the folder {tmp_path}/kills-1/first and go on"))
+    assert results.rounds()[0].proof == "remove the folder kills-1/first and go on"
+
+
 def test_without_an_audit_of_each_world_nothing_holds(tmp_path: Path) -> None:
     results = Results(tmp_path / "results.jsonl")
     results.begin({"seed": 7, "counts": {"kill resolver": 2}})
