@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Message, Producer
-from pyspark.sql import Row, SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.land import land_query
@@ -86,9 +87,10 @@ class Ledger:
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
 
-    def rows(self, table: str) -> list[Row]:
-        frame = self.spark.read.format("delta").load(str(self.tables / table))
-        return frame.orderBy("source_topic", "source_partition", "source_offset").collect()
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return what anybody reads: by a reader that has nothing of Spark, and is quicker."""
+        rows: list[dict[str, Any]] = DeltaTable(self.tables / table).to_pyarrow_table().to_pylist()
+        return rows
 
     def landed(self) -> list[Stored]:
         return [stored(row) for table in TABLES for row in self.rows(table.name)]
@@ -103,8 +105,7 @@ class Ledger:
         return max(int(log.stem) for log in logs)
 
 
-def stored(row: Row) -> Stored:
-    headers = tuple((h.key, None if h.value is None else bytes(h.value)) for h in row.headers or [])
-    place = (row.source_topic, row.source_partition, row.source_offset)
-    key, value = (None if part is None else bytes(part) for part in (row.key, row.value))
-    return (*place, key, value, headers)
+def stored(row: dict[str, Any]) -> Stored:
+    headers = tuple((one["key"], one["value"]) for one in row["headers"] or [])
+    place = (row["source_topic"], row["source_partition"], row["source_offset"])
+    return (*place, row["key"], row["value"], headers)
