@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -50,13 +51,11 @@ def land_query(
     With `available_now` it ends by itself when all that was stored at its start has landed.
     Raises `ResolverError` where the checkpoint does not fit what the tables hold.
     """
-    try:
+    with _told_at_start(spark, tables, checkpoint):
         missing = missing_tables(spark, tables)
         starting = starting_offsets(spark, settings, tables, checkpoint, missing)
         create_tables(spark, tables, missing)
         return _query(spark, settings, tables, checkpoint, starting, available_now)
-    except (PySparkException, Py4JJavaError, ValueError, DamagedTable) as failure:
-        raise start_failure(spark, failure, tables, checkpoint) from failure
 
 
 def land_rest(
@@ -75,14 +74,26 @@ def land_rest(
     """
     if not finish_batch(query, timeout_seconds):
         return False
-    if planned(spark, checkpoint) is None:
-        last = land_query(spark, settings, tables, checkpoint, available_now=True)
-    else:  # it goes on from there, and has compared that with the tables when it began
-        last = _query(spark, settings, tables, checkpoint, "earliest", available_now=True)
+    with _told_at_start(spark, tables, checkpoint):
+        if planned(spark, checkpoint) is None:
+            last = land_query(spark, settings, tables, checkpoint, available_now=True)
+        else:  # it goes on from there, and has compared that with the tables when it began
+            last = _query(spark, settings, tables, checkpoint, "earliest", available_now=True)
     done = _ended(last, checkpoint, timeout_seconds, log)
     if not done:
         last.stop()
     return done
+
+
+@contextmanager
+def _told_at_start(
+    spark: SparkSession, tables: Path | str, checkpoint: Path | str
+) -> Iterator[None]:
+    """Tell what keeps the query from starting as `ResolverError`, with what to do."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError, ValueError, DamagedTable) as failure:
+        raise start_failure(spark, failure, tables, checkpoint) from failure
 
 
 def _query(

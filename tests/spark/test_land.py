@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from records import check, discarded, half, op, refused, resolution
 
 from pipelines import land
+from resolver.errors import ResolverError
 from resolver.protocol import QuarantineReason, Record, fence_record
 from resolver.tables import TABLES
 
@@ -168,6 +169,25 @@ def test_the_rest_lands_before_a_stop_without_waiting_for_the_trigger(
     )
     assert not query.isActive
     ledger.assert_landed_once()
+
+
+def test_where_the_rest_can_not_land_it_says_how_to_go_on(
+    spark: SparkSession, ledger: Ledger
+) -> None:
+    ledger.write(half("id-0").to_record(ledger.names.half, 0))
+    query = ledger.query()
+    await_first_batch(query)
+    (ledger.checkpoint / "metadata").write_text("{")
+    with pytest.raises(ResolverError, match=f"remove the folder {ledger.checkpoint}"):
+        land.land_rest(
+            query,
+            spark,
+            ledger.settings,
+            ledger.tables,
+            ledger.checkpoint,
+            TIMEOUT_SECONDS,
+            log="Spark's log",
+        )
 
 
 def test_the_job_killed_while_it_writes_loses_and_doubles_nothing(ledger: Ledger) -> None:
