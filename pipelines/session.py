@@ -140,18 +140,23 @@ def _conf(settings: Settings, home: Path | None, submitted: bool, python: str) -
         given = SparkConf()
         chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
     else:
-        chosen = {**defaults, **_before_the_jvm(), **_of_home(home)}
+        chosen = {**defaults, **_before_the_jvm(home), **_of_home(home)}
     shuffles = {"spark.sql.shuffle.partitions": str(settings.queues)}
     return {**chosen, **settings.spark_conf, **REQUIRED, **shuffles}
 
 
-def _before_the_jvm() -> dict[str, str]:
+def _before_the_jvm(home: Path | None) -> dict[str, str]:
     """Return what has to be known when the JVM starts."""
-    logging = Path(__file__).with_name("log4j2.properties")
+    java = [f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"']
+    if home is not None:
+        # Each killed JVM leaves its libraries there: in a home the next start removes them.
+        temporary = _own_folder(home) / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
+        java.append(f'"-Djava.io.tmpdir={temporary}"')
     return {
         "spark.driver.memory": "2g",
         "spark.jars": ",".join(map(str, _jars())),
-        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={logging}"',
+        "spark.driver.defaultJavaOptions": " ".join(java),
         # Decisions of a large batch needn't go over a socket to this same process.
         "spark.task.maxDirectResultSize": "128m",
         # All in one process: no other machine has to reach this one.

@@ -43,7 +43,8 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
     world: World, tmp_path: Path
 ) -> None:
     """kill -9, once while records of an open Kafka transaction are on their way."""
-    arguments = _up(world, tmp_path / "home", "--set=max_offsets_per_trigger=6000")
+    home = tmp_path / "home"
+    arguments = _up(world, home, "--set=max_offsets_per_trigger=6000")
     log = tmp_path / "up.log"
     with command(*arguments, log=log) as up:
         up.until_said("ready:")
@@ -59,6 +60,8 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
         up.until_said("ready:")
         resolutions = world.resolutions(12_000)
         delivered = world.committed(committed)
+        # Each killed JVM has left one, and they are removed.
+        assert len(list((home / "spark" / "tmp").glob("librocksdbjni*"))) == 1
         up.signal(signal.SIGTERM)
         assert up.exit_code() == 0
 
