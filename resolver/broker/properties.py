@@ -94,6 +94,8 @@ def _one_machine() -> dict[str, object]:
     """Small, and quick to answer."""
     return {
         "group.initial.rebalance.delay.ms": 0,
+        # What a killed producer's transaction holds up goes on a second after its time-out.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
         "num.network.threads": 2,
         "num.io.threads": 4,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
