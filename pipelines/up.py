@@ -130,8 +130,10 @@ class _Jobs:
         if self._resolve.wait(_LOOK_SECONDS):
             self._resolve.raise_failure()
             raise ResolverError("the query resolve was stopped from elsewhere")
-        failure = self._land.exception() if self._land is not None else None
-        if failure is not None:
+        if self._land is not None and not self._land.isActive:
+            failure = self._land.exception()
+            if failure is None:
+                raise ResolverError("the query land was stopped from elsewhere")
             raise land_failure(failure, self._landing[-1], self._log) from failure
 
 
