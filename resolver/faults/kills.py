@@ -65,6 +65,15 @@ def kill_resolver_at(pattern: str) -> Fault:
     return kill
 
 
+def kill_workers(world: World, chance: random.Random) -> Done:
+    """Kill Spark's Python workers with what forks them: Spark tries again, or the resolver ends."""
+    world.pause(chance.uniform(0, 2))
+    if world.resolver is None:
+        raise FaultError("there is no resolver")
+    world.mark()
+    return Done(f"kill -9 of {world.resolver.hit('workers')} processes")
+
+
 def kill_all(world: World) -> None:
     """Kill the resolver with all that it has started."""
     resolver = world.take_down("resolver")

@@ -108,6 +108,7 @@ FAULTS: dict[str, Planned] = {
     "step clock": Planned("clock", surroundings.step_clock, 20),
     "full disk": Planned("disk", surroundings.fill_disk, 10),
     **_damages(),
+    "kill workers": Planned("workers", kills.kill_workers, 20),
 }
 
 

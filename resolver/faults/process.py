@@ -19,14 +19,20 @@ _LOOK_SECONDS = 0.02
 class Victim(Process):
     """A process of the campaign."""
 
-    def hit(self, victim: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to `all` of it, to its `python` only, or to its `jvm`."""
+    def hit(self, victim: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to `all` of it, to its `python` only, to its `jvm` or Spark's `workers`.
+
+        Returns to how many of those that it has started.
+        """
         if victim == "python":
             self._signal(signal.Signals(number))
+        count = 0
         for member in self.members():
             with contextlib.suppress(psutil.Error):  # gone meanwhile
-                if victim == "all" or (victim == "jvm" and member.name() == "java"):
+                if _is_of(member, victim):
                     member.send_signal(number)
+                    count += 1
+        return count
 
     def end(self) -> None:
         """Kill it and all that it has started; return when nothing of it is left."""
@@ -65,3 +71,9 @@ class Victim(Process):
         """The last line of its log: where it failed, why."""
         lines = self._said().strip().splitlines()
         return lines[-1] if lines else ""
+
+
+def _is_of(member: psutil.Process, victim: str) -> bool:
+    if victim == "workers":  # what forks them has the same name
+        return "pyspark.daemon" in member.cmdline()
+    return victim == "all" or (victim == "jvm" and member.name() == "java")
