@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from resolver.bench.results import Results, Spread
 
 _QUANTILES = {"p50_ms": "p50", "p90_ms": "p90", "p99_ms": "p99"}
-_GROWTH = ("settled", "pending", "queues", "bodies")
+_GROWTH = {"settled": "", "pending": "", "queues": "", "bodies": ", bytes"}
 _PEERS = (("rocketmq", "RocketMQ", "tab:orange"), ("sustained", "txresolver", "tab:blue"))
 _BULK = "lightsteelblue"
 _DPI = 90
@@ -85,7 +85,7 @@ def _growth(results: Results) -> Figure | None:
         _line(axes, results, cases, "batch_p50_ms", "p50")
         _line(axes, results, cases, "batch_max_ms", "max")
         axes.set_xscale("log")
-        axes.set(xlabel=name, ylim=(0, None))
+        axes.set(xlabel=f"{name}{_GROWTH[name]}", ylim=(0, None))
     figure.axes[0].set_ylabel("batch, ms")
     figure.axes[0].legend()
     figure.tight_layout()
