@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from .delivery import Delivery
 from .errors import Replaced, ResolverError, TxResolverError
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 3_600.0
 _LOOK_SECONDS = 5.0
-_FLUSH_SECONDS = 10.0
+_FENCE_SECONDS = 10
 
 
 class Clock(threading.Thread):
@@ -39,13 +39,23 @@ class Clock(threading.Thread):
         self._interval_ms = settings.fence_interval_ms
         self._delivery = delivery
         self._failed = failed
-        # Not idempotent, which may end in an error for good: a second fence does no harm.
-        ours = {"acks": "all", "allow.auto.create.topics": False}
-        self._producer = Producer(client_config(settings, **ours))
+        self._settings = settings
+        self._producer = self._connected()
         self._due: dict[int, int] = {}
         self._fenced_at: dict[int, float] = {}
         self._changed = threading.Condition()
         self._stopped = False
+        self._lost = False
+
+    def _connected(self) -> Producer:
+        ours = {
+            # Not idempotent, which may end in an error for good: a second fence does no harm.
+            "acks": "all",
+            "allow.auto.create.topics": False,
+            "message.timeout.ms": _FENCE_SECONDS * 1_000,
+            "on_delivery": self._report,
+        }
+        return Producer(client_config(self._settings, **ours))
 
     def set(self, queue: int, wake_at_ms: int | None) -> None:
         """Say when a queue needs a fence next; None if it waits for nothing."""
@@ -63,7 +73,6 @@ class Clock(threading.Thread):
             self._changed.notify()
         if self.ident is not None:
             self.join()
-        self._producer.flush(_FLUSH_SECONDS)
         self._producer.close()
 
     def run(self) -> None:
@@ -117,6 +126,20 @@ class Clock(threading.Thread):
             except (BufferError, KafkaException) as error:
                 logger.warning("fence of queue %d is sent a little later: %s", queue, error)
         self._producer.poll(0)
+        if self._lost:
+            # A client that forgot all brokers does not find them again (librdkafka's issue 5301).
+            self._producer.close()
+            self._producer = self._connected()
+            self._lost = False
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and not self._lost:
+            logger.warning(
+                "the fence of queue %s was not stored (%s): sent again by a new client",
+                message.partition(),
+                error.str(),
+            )
+            self._lost = True
 
     def _look_after_the_marker(self) -> None:
         if self._delivery.replaced():

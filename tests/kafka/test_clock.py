@@ -1,0 +1,74 @@
+"""The clock's fences on a real broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from resolver.broker import Broker
+from resolver.clock import Clock
+from resolver.delivery import Delivery
+from resolver.errors import TxResolverError
+from resolver.kafka import admin_client, client_config
+from resolver.protocol import Names
+from resolver.settings import Settings
+from resolver.topics import ensure_topics
+
+PATIENCE_SECONDS = 60.0
+
+
+def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
+    kafka: Broker, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The marker is on another broker: it is not what is looked at here."""
+    failures: list[TxResolverError] = []
+    with Broker(tmp_path) as halted:
+        settings = _settings(halted, prefix)
+        delivery = Delivery(_settings(kafka, prefix), "checkpoint")
+        delivery.start(is_new=True)
+        clock = Clock(settings, delivery, failures.append)
+        clock.start()
+        try:
+            os.kill(halted.pid, signal.SIGSTOP)
+            with caplog.at_level(logging.WARNING, "resolver"):
+                clock.set(0, 0)
+                _await(lambda: "sent again by a new client" in caplog.text)
+            os.kill(halted.pid, signal.SIGCONT)
+            before = _fences(settings)
+            _await(lambda: _fences(settings) > before)
+        finally:
+            os.kill(halted.pid, signal.SIGCONT)
+            clock.stop()
+            delivery.close()
+    assert not failures
+
+
+def _settings(broker: Broker, prefix: str) -> Settings:
+    settings = Settings(
+        bootstrap_servers=broker.bootstrap, topic_prefix=prefix, queues=1, fence_interval_ms=100
+    )
+    ensure_topics(admin_client(settings), settings)
+    return settings
+
+
+def _fences(settings: Settings) -> int:
+    consumer = Consumer(client_config(settings, **{"group.id": "fences"}))
+    try:
+        place = TopicPartition(Names(settings.topic_prefix).op, 0)
+        return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
+    finally:
+        consumer.close()
+
+
+def _await(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
