@@ -140,18 +140,22 @@ def _conf(settings: Settings, home: Path | None, submitted: bool, python: str) -
         given = SparkConf()
         chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
     else:
-        chosen = {**defaults, **_before_the_jvm(home), **_of_home(home)}
+        # In a home that may run programs, as this one: what the JVM unpacks it has to run.
+        own = _own_folder(home) if home is not None and python != sys.executable else None
+        chosen = {**defaults, **_before_the_jvm(own), **_of_home(home)}
     shuffles = {"spark.sql.shuffle.partitions": str(settings.queues)}
     return {**chosen, **settings.spark_conf, **REQUIRED, **shuffles}
 
 
-def _before_the_jvm(home: Path | None) -> dict[str, str]:
-    """Return what has to be known when the JVM starts."""
+def _before_the_jvm(own: Path | None) -> dict[str, str]:
+    """Return what has to be known when the JVM starts; it unpacks its libraries in folder `own`.
+
+    One that is killed leaves them behind: in a home the next start removes them.
+    """
     java = [f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"']
-    if home is not None:
-        # Each killed JVM leaves its libraries there: in a home the next start removes them.
-        temporary = _own_folder(home) / "tmp"
-        temporary.mkdir(parents=True, exist_ok=True)
+    if own is not None:
+        temporary = own / "tmp"
+        temporary.mkdir(exist_ok=True)
         java.append(f'"-Djava.io.tmpdir={temporary}"')
     return {
         "spark.driver.memory": "2g",
