@@ -31,7 +31,7 @@ from resolver.kafka import admin_client
 from resolver.planned import step_settings
 from resolver.processor import decide, slots, tasks
 from resolver.ranges import ranges
-from resolver.rebuild import outcome_ends, outcomes, refuse_gaps
+from resolver.rebuild import outcomes, rebuild_ends, refuse_gaps
 from resolver.settings import Settings, load_for_command
 from resolver.topics import ensure_topics
 
@@ -125,10 +125,10 @@ class Resolve:
 
     def _outcomes(self) -> DataFrame:
         """Return the outcomes that the first batch of a rebuild starts from, however often."""
-        ends = self._checkpoint.outcome_ends()
+        ends = self._checkpoint.rebuild_ends()
         if ends is None:
-            ends = outcome_ends(self._settings)
-            self._checkpoint.keep_outcome_ends(ends)
+            ends = rebuild_ends(self._settings)
+            self._checkpoint.keep_rebuild_ends(ends)
         return outcomes(self._spark, self._settings, ends)
 
     def _go_on_without_outcomes(self) -> None:

@@ -1,6 +1,6 @@
 """What is kept beside Spark's own checkpoint: its identity, planned settings, a rebuild's start.
 
-DIR/spark has Spark's checkpoint; DIR/identity, rebuild, outcomes and settings/N are JSON, written
+DIR/spark has Spark's checkpoint; DIR/identity, rebuild, ends and settings/N are JSON, written
 as Spark writes its own, so that they can be wherever the checkpoint can.
 """
 
@@ -71,14 +71,14 @@ class Checkpoint:
         if not self.is_rebuild():
             self._create("rebuild", {})
 
-    def outcome_ends(self) -> dict[str, int] | None:
-        """Return the end offsets, by partition, of the outcomes that the rebuild starts from."""
-        ends: dict[str, int] | None = self._read("outcomes")
+    def rebuild_ends(self) -> dict[str, dict[str, int]] | None:
+        """Return where the topics ended that the rebuild starts from, by topic and partition."""
+        ends: dict[str, dict[str, int]] | None = self._read("ends")
         return ends
 
-    def keep_outcome_ends(self, ends: dict[str, int]) -> None:
+    def keep_rebuild_ends(self, ends: dict[str, dict[str, int]]) -> None:
         """Keep them: a first batch that is replayed must start from the same."""
-        self._create("outcomes", ends)
+        self._create("ends", ends)
 
     def is_new(self) -> bool:
         """Whether no batch of its query was committed yet."""

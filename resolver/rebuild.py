@@ -14,9 +14,15 @@ from .errors import ResolverError
 from .kafka import client_config, spark_kafka_options
 from .oldest import Oldest, oldest_records
 from .protocol import Names
+from .protocol import names as n
 from .settings import Settings
 
+#: Of each topic, its partitions' end offsets.
+Ends = dict[str, dict[str, int]]
+OUTCOMES = "queue int, offset long, outcome string"
+
 _TIMEOUT_SECONDS = 30.0
+_ID = f"string(try_element_at(filter(headers, h -> h.key = '{n.UNIQ_KEY}'), 1).value) AS half_id"
 
 
 def refuse_gaps(settings: Settings) -> None:
@@ -31,32 +37,57 @@ def refuse_gaps(settings: Settings) -> None:
         consumer.close()
 
 
-def outcome_ends(settings: Settings) -> dict[str, int]:
-    """Return the end offset of each partition of the resolution topic, by partition."""
+def rebuild_ends(settings: Settings) -> Ends:
+    """Return where the outcomes and the halves end that a rebuild compares."""
     names = Names(settings.topic_prefix)
     consumer = _consumer(settings)
     try:
         return {
-            str(partition): _watermarks(consumer, names.resolution, partition)[1]
-            for partition in _partitions(consumer, names.resolution)
+            topic: {
+                str(partition): _watermarks(consumer, topic, partition)[1]
+                for partition in _partitions(consumer, topic)
+            }
+            for topic in (names.half, names.resolution)
         }
     finally:
         consumer.close()
 
 
-def outcomes(spark: SparkSession, settings: Settings, ends: dict[str, int]) -> DataFrame:
-    """Return the outcomes before these end offsets: queue, offset, outcome."""
-    topic = Names(settings.topic_prefix).resolution
+def outcomes(spark: SparkSession, settings: Settings, ends: Ends) -> DataFrame:
+    """Return the outcomes before these ends, of halves that are, or were, there: `OUTCOMES`.
+
+    A half topic that was made anew, or that lost its last records, has or will have other halves
+    at the same offsets: what was said of those that are gone says nothing of them.
+    """
+    names = Names(settings.topic_prefix)
+    said = F.from_json(F.col("value").cast("string"), f"{OUTCOMES}, transaction_id string")
+    known = _records(spark, settings, names.resolution, ends).select(said.alias("said"))
+    halves = _records(spark, settings, names.half, ends).selectExpr(
+        "partition AS queue", "offset", _ID
+    )
+    end_of = F.create_map(
+        *(F.lit(one) for queue, end in ends[names.half].items() for one in (int(queue), end))
+    )
+    return (
+        known.select("said.*")
+        .join(halves, ["queue", "offset"], "left")
+        # Without a record it is below the first that is left, and was deleted with its time.
+        .where(F.col("half_id").isNull() | (F.col("half_id") == F.col("transaction_id")))
+        .where(F.col("offset") < end_of[F.col("queue")])
+        .select("queue", "offset", "outcome")
+    )
+
+
+def _records(spark: SparkSession, settings: Settings, topic: str, ends: Ends) -> DataFrame:
     options = {
         **spark_kafka_options(settings),
         "kafka.isolation.level": "read_committed",
         "subscribe": topic,
+        "includeHeaders": "true",
         "startingOffsets": "earliest",
-        "endingOffsets": orjson.dumps({topic: ends}).decode(),
+        "endingOffsets": orjson.dumps({topic: ends[topic]}).decode(),
     }
-    said = F.from_json(F.col("value").cast("string"), "queue int, offset long, outcome string")
-    records = spark.read.format("kafka").options(**options).load()
-    return records.select(said.alias("said")).select("said.*")
+    return spark.read.format("kafka").options(**options).load()
 
 
 def _refuse_gaps(consumer: Consumer, names: Names, oldest: Oldest) -> None:

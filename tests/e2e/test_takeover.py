@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pipelines.resolve import Resolve
 from resolver.errors import MarkerMismatch, Replaced, SettingsError
 from resolver.settings import Settings
+from resolver.topics import ensure_topics
 
 from .conftest import QUEUES, Resolving
 from .world import ROLLBACK, World, header
@@ -87,6 +88,25 @@ def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
         world.resolutions(2)
     assert len(world.committed(2)) == 2
     assert len(world.resolutions(2)) == 2
+
+
+def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
+    world: World, resolving: Resolving
+) -> None:
+    """The half topic was made anew: other halves have the offsets of those that had ended."""
+    with resolving("first", **PATIENT):
+        world.end(*[world.send_half() for _ in range(3)])
+        world.resolutions(3)
+    world.admin.delete_topics([world.names.half])[world.names.half].result(30)
+    world.await_gone(world.names.half)
+    ensure_topics(world.admin, _settings(world))
+    before = [world.send_half() for _ in range(2)]
+    with resolving("second", rebuild=True, **PATIENT):
+        world.end(*before)
+        world.end(world.send_half())
+        outcomes = world.outcomes(6)
+        delivered = world.committed(6)
+    assert len(outcomes) == len(delivered) == 6
 
 
 def test_a_checkpoint_with_batches_is_no_place_for_a_rebuild(

@@ -69,6 +69,13 @@ class World:
         for made in self.admin.create_topics([topic]).values():
             made.result(30)
 
+    def await_gone(self, topic: str) -> None:
+        """Return when a topic that was deleted is there no more."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while topic in self.admin.list_topics(timeout=30).topics:
+            assert time.monotonic() < until, f"{topic} is still there"
+            time.sleep(0.05)
+
     def message(self, **changes: Any) -> Half:
         """Return a half of the real topic; `changes` are its fields."""
         fields: dict[str, Any] = {

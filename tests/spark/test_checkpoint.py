@@ -111,13 +111,13 @@ def test_it_is_new_until_a_batch_is_committed(
 
 def test_a_rebuild_stays_one(reopen: Reopen, spark: SparkSession, source: Path) -> None:
     assert not reopen().is_rebuild()
-    assert reopen().outcome_ends() is None
+    assert reopen().rebuild_ends() is None
     reopen().begin_rebuild()
-    reopen().keep_outcome_ends({"0": 12, "1": 0})
+    reopen().keep_rebuild_ends({"tx.half": {"0": 12}})
     reopen().begin_rebuild()  # its first batch did not come through: begun again
     run_query(spark, reopen(), source)
     assert reopen().is_rebuild()
-    assert reopen().outcome_ends() == {"0": 12, "1": 0}
+    assert reopen().rebuild_ends() == {"tx.half": {"0": 12}}
 
 
 def test_a_checkpoint_with_batches_becomes_no_rebuild(
