@@ -30,10 +30,11 @@ from resolver.errors import Replaced, TxResolverError
 from resolver.kafka import admin_client
 from resolver.planned import step_settings
 from resolver.processor import decide, slots, tasks
+from resolver.protocol import Names
 from resolver.ranges import ranges
-from resolver.rebuild import outcomes, rebuild_ends, refuse_gaps
+from resolver.rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
 from resolver.settings import Settings, load_for_command
-from resolver.topics import ensure_topics
+from resolver.topic_admin import identify_topics
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +68,13 @@ class Resolve:
         With `rebuild` the checkpoint must be new: transactions with an outcome are taken as
         settled, and all others are resolved from the beginning of the topics.
         """
-        ensure_topics(admin_client(self._settings), self._settings)
+        ensure_all_topics(self._settings)
         if rebuild:
             refuse_gaps(self._settings)
             self._checkpoint.begin_rebuild()
+        names = Names(self._settings.topic_prefix)
+        ids = identify_topics(admin_client(self._settings), [names.half, names.op])
+        self._checkpoint.keep_topics(ids, self._settings.queues)
         self._delivery.start(self._checkpoint.is_new(), rebuild)
         self._clock.start()
         self._rebuilding = self._checkpoint.is_rebuild() and self._checkpoint.is_new()

@@ -26,10 +26,8 @@ from pipelines.session import spark_session
 from resolver.broker import Broker
 from resolver.errors import ResolverError
 from resolver.home import Home
-from resolver.kafka import admin_client
-from resolver.rebuild import refuse_gaps
+from resolver.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
-from resolver.topics import ensure_topics
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ def run(path: Path, settings: Settings, rebuild: bool, ready: Callable[[str], No
             broker = stack.enter_context(Broker(home.broker))
             settings = replace(settings, bootstrap_servers=broker.bootstrap)
         if rebuild:
-            ensure_topics(admin_client(settings), settings)
+            ensure_all_topics(settings)
             refuse_gaps(settings)  # before anything is given up for the rebuild
             home.set_resolve_checkpoint_aside()
         _heed(stop)

@@ -1,7 +1,7 @@
-"""What is kept beside Spark's own checkpoint: its identity, planned settings, a rebuild's start.
+"""What is kept beside Spark's checkpoint: identity, topics, planned settings, a rebuild's start.
 
-DIR/spark has Spark's checkpoint; DIR/identity, rebuild, ends and settings/N are JSON, written
-as Spark writes its own, so that they can be wherever the checkpoint can.
+DIR/spark has Spark's checkpoint; DIR/identity, topics, rebuild, ends and settings/N are JSON,
+written as Spark writes its own, so that they can be wherever the checkpoint can.
 """
 
 from __future__ import annotations
@@ -57,6 +57,25 @@ class Checkpoint:
             entry = {"first_batch": batch, "settings": asdict(settings)}
             self._create(f"settings/{number}", entry)
         return planned
+
+    def keep_topics(self, ids: dict[str, str], partitions: int) -> None:
+        """Keep of which topics its offsets are; raises `ResolverError` if it was of others."""
+        known = self._read("topics")
+        if known is None:
+            self._create("topics", {"ids": ids, "partitions": partitions})
+            return
+        others = [topic for topic, known_id in known["ids"].items() if ids[topic] != known_id]
+        if others:
+            raise ResolverError(
+                f"{' and '.join(others)} was made anew since checkpoint {self.path} was: where it "
+                "had read up to says nothing of it. Start with --rebuild, on a new checkpoint, to "
+                "resolve what is there now"
+            )
+        if known["partitions"] != partitions:
+            raise SettingsError(
+                f"checkpoint {self.path} was made with {known['partitions']} queues, and there are "
+                f"{partitions} now: start with --rebuild, which makes a new one"
+            )
 
     def is_rebuild(self) -> bool:
         """Whether this checkpoint was begun as a rebuild."""

@@ -10,12 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .delivery.marker import MarkerGroup
 from .errors import ResolverError
-from .kafka import client_config, spark_kafka_options
+from .kafka import admin_client, client_config, spark_kafka_options
 from .oldest import Oldest, oldest_records
 from .protocol import Names
 from .protocol import names as n
 from .settings import Settings
+from .topic_admin import existing_topics
+from .topics import ensure_topics
 
 #: Of each topic, its partitions' end offsets.
 Ends = dict[str, dict[str, int]]
@@ -35,6 +38,33 @@ def refuse_gaps(settings: Settings) -> None:
         _refuse_gaps(consumer, names, oldest)
     finally:
         consumer.close()
+
+
+def ensure_all_topics(settings: Settings) -> None:
+    """Make the resolver's topics, or verify them, once it is sure that no outcomes were deleted.
+
+    Raises `ResolverError` where the resolution topic is gone, though a resolver has run: a
+    rebuild would take all that had ended as pending.
+    """
+    admin = admin_client(settings)
+    names = Names(settings.topic_prefix)
+    existing = existing_topics(admin)
+    if names.half in existing and names.resolution not in existing and _has_run(settings):
+        raise ResolverError(
+            f"{names.resolution} is gone, and with it what became of the halves in {names.half}. "
+            "Make it with `txresolver topics create`; should you --rebuild later, first remove "
+            f"all halves that are there now, with kafka-delete-records.sh: they may have ended, "
+            "and would be delivered again"
+        )
+    ensure_topics(admin, settings)
+
+
+def _has_run(settings: Settings) -> bool:
+    group = MarkerGroup(settings)
+    try:
+        return group.read() is not None
+    finally:
+        group.close()
 
 
 def rebuild_ends(settings: Settings) -> Ends:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -116,6 +116,20 @@ def describe_topics(admin: AdminClient, names: list[str]) -> dict[str, dict[str,
             ) from error
 
     return await_seen(look, f"settings of topics {', '.join(names)} did not appear")
+
+
+def identify_topics(admin: AdminClient, names: list[str]) -> dict[str, str]:
+    """Return the ids of topics: one that was made anew has another than before."""
+    futures = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_SECONDS)
+    try:
+        return {
+            name: str(future.result(timeout=2 * _TIMEOUT_SECONDS).topic_id)
+            for name, future in futures.items()
+        }
+    except KafkaException as error:
+        raise TopicSettingsError(
+            f"topics {', '.join(names)} can't be described: {error.args[0].str()}"
+        ) from error
 
 
 def await_seen(look: Callable[[], T | None], failure: str) -> T:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.resolve import Resolve
-from resolver.errors import MarkerMismatch, Replaced, SettingsError
+from resolver.errors import MarkerMismatch, Replaced, ResolverError, SettingsError
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
 
@@ -101,6 +101,8 @@ def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
     world.await_gone(world.names.half)
     ensure_topics(world.admin, _settings(world))
     before = [world.send_half() for _ in range(2)]
+    with pytest.raises(ResolverError, match=r"made anew.*--rebuild"), resolving("first", **PATIENT):
+        pass
     with resolving("second", rebuild=True, **PATIENT):
         world.end(*before)
         world.end(world.send_half())

@@ -18,7 +18,7 @@ from resolver.delivery.packed import Decision, Message, as_message
 from resolver.errors import MarkerMismatch, ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, commit_record
-from resolver.rebuild import refuse_gaps
+from resolver.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
 
@@ -144,6 +144,23 @@ def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Set
         deleted.result(30)
     with pytest.raises(ResolverError, match="may be gone"):
         refuse_gaps(settings)
+
+
+def test_outcomes_that_are_gone_are_not_made_anew_without_a_word(
+    settings: Settings, deliveries: Deliveries
+) -> None:
+    ensure_all_topics(settings)  # before any resolver has run they may be missing
+    topic = Names(settings.topic_prefix).resolution
+    deliveries("checkpoint").start(is_new=True)
+    admin = admin_client(settings)
+    admin.delete_topics([topic])[topic].result(30)
+    until = time.monotonic() + 60
+    while topic in admin.list_topics(timeout=30).topics:
+        assert time.monotonic() < until
+    with pytest.raises(ResolverError, match=r"is gone.*txresolver topics create"):
+        ensure_all_topics(settings)
+    ensure_topics(admin, settings)
+    ensure_all_topics(settings)
 
 
 def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
