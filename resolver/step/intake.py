@@ -95,6 +95,11 @@ def _pending(at: HalfAt, settings: StepSettings) -> NewHalf:
 def _advance(queue: Queue, halves: Sequence[StoredRecord]) -> None:
     if not halves:
         return
+    if halves[0].offset < queue.next_half:
+        raise ValueError(
+            f"halves of queue {queue.number} were read up to {queue.next_half}, and "
+            f"{halves[0].offset} comes again: its state is not the one that the batch began with"
+        )
     # After a rebuild the first half that pends may be below the first that had ended.
     first = halves[0].offset // SEGMENT
     queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)

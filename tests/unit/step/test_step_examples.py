@@ -43,6 +43,14 @@ def test_the_worked_example_of_rocketmq() -> None:
     assert last.wake_at_ms is None
 
 
+def test_a_half_that_comes_again_is_not_taken_for_another() -> None:
+    """As where a batch is decided on another state than the one that it began with."""
+    queue = Driver()
+    queue.at(100, records.half(0, 0), records.half(1, 0))
+    with pytest.raises(ValueError, match="read up to 2, and 1 comes again"):
+        queue.at(200, records.half(1, 0))
+
+
 @pytest.mark.parametrize("apart", [False, True], ids=["one batch", "two batches"])
 @pytest.mark.parametrize(
     ("first", "second", "conflict"),
