@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import cast
 
@@ -25,18 +26,27 @@ from pipelines.land_checkpoint import planned
 from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
-from pipelines.session import spark_session
+from pipelines.session import spark_session, sql_options
 from resolver.errors import DamagedTable, TxResolverError
 from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
 from resolver.tables import TABLES, Table, topics_pattern
-from resolver.tables.delta import append, create_tables, missing_tables, table_path
+from resolver.tables.delta import (
+    append,
+    create_tables,
+    last_commit_ms,
+    missing_tables,
+    table_path,
+    vacuum,
+)
 
 logger = logging.getLogger(__name__)
 
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
+#: In how many tasks files are listed: Spark's default is ten thousand.
+_TIDYING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 
 
 def land_query(
@@ -116,9 +126,12 @@ class _Landing:
     def __init__(self, names: Names, tables: Path | str) -> None:
         self._names = names
         self._tables = tables
+        self._tidied_on: date | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         query_id = _query_id(batch)
+        if self._tidied_on is None:
+            self._tidied_on = self._written_on(batch.sparkSession)
         batch.persist()
         try:
             counts = {row[0]: row[1] for row in batch.groupBy("topic").count().collect()}
@@ -129,7 +142,22 @@ class _Landing:
                     logger.debug("land's batch %d: %d rows in %s", batch_id, rows, table.name)
         finally:
             batch.unpersist()
+        self._tidy(batch.sparkSession)
         logger.debug("land's batch %d: landed, for Spark to note in its commit log", batch_id)
+
+    def _written_on(self, spark: SparkSession) -> date:
+        """Return the day of the last batch before this run, by the tables."""
+        last_ms = max(last_commit_ms(spark, table_path(self._tables, table)) for table in TABLES)
+        return datetime.fromtimestamp(last_ms / 1_000, timezone.utc).date()
+
+    def _tidy(self, spark: SparkSession) -> None:
+        """With the first batch of a day: remove the files that were compacted into others."""
+        today = datetime.now(timezone.utc).date()
+        if today != self._tidied_on:
+            with sql_options(spark, _TIDYING):
+                for table in TABLES:
+                    vacuum(spark, table_path(self._tables, table))
+            self._tidied_on = today
 
     def _append(
         self, table: Table, batch: DataFrame, count: int, app_id: str, batch_id: int

@@ -70,6 +70,16 @@ def append(rows: DataFrame, path: str, app_id: str, version: int) -> None:
     )
 
 
+def last_commit_ms(spark: SparkSession, path: str) -> int:
+    """Return when a table was last written to (ms)."""
+    return int(_snapshot(spark, path).timestamp())
+
+
+def vacuum(spark: SparkSession, path: str) -> None:
+    """Remove the files that no version of the last seven days consists of."""
+    DeltaTable.forPath(spark, path).vacuum()
+
+
 def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
     """Return, by `app_id`, the version that a table last took of it, and when that was (ms)."""
     taken = _snapshot(spark, path).setTransactions()

@@ -84,6 +84,10 @@ class Ledger:
         query.stop()
         assert ended
 
+    def forget_snapshots(self) -> None:
+        """Let Delta know as much of the tables as in a new process: nothing."""
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
 

@@ -107,6 +107,25 @@ def test_a_table_without_new_records_gets_no_commit(ledger: Ledger) -> None:
     assert [ledger.version(table.name) for table in TABLES[1:]] == [0] * 5
 
 
+def test_each_day_files_that_no_version_needs_any_more_are_removed(ledger: Ledger) -> None:
+    ledger.write(*one_of_each(ledger, "id-1"))
+    ledger.land()
+    (day,) = (ledger.tables / "half").glob("*=*")
+    dead = day / "compacted.parquet"
+    dead.touch()
+    make_older(dead, days=8)
+    ledger.write(*one_of_each(ledger, "id-2"))
+    ledger.land()
+    assert dead.exists()
+    for log in ledger.tables.glob("*/_delta_log/*"):
+        make_older(log, days=1)
+    ledger.forget_snapshots()
+    ledger.write(*one_of_each(ledger, "id-3"))
+    ledger.land()
+    assert not dead.exists()
+    ledger.assert_landed_once()
+
+
 def test_after_a_lost_checkpoint_it_goes_on_behind_what_has_landed(ledger: Ledger) -> None:
     ledger.write(*one_of_each(ledger, "id-1"), *odd_ones(ledger))
     ledger.land()
@@ -215,6 +234,11 @@ def test_the_job_ends_with_its_batch_when_it_is_told_to(ledger: Ledger) -> None:
     finally:
         stop(job)
     ledger.assert_landed_once()
+
+
+def make_older(file: Path, days: int) -> None:
+    then = file.stat().st_mtime - days * 86_400
+    os.utime(file, (then, then))
 
 
 def await_first_batch(query: StreamingQuery) -> None:

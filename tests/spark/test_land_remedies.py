@@ -80,8 +80,7 @@ def test_a_table_whose_log_is_damaged_is_named_and_lands_again(ledger: Ledger, s
         last.unlink()
     else:
         last.write_bytes(last.read_bytes()[:-40])
-    # As to a new process, which remembers nothing.
-    ledger.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    ledger.forget_snapshots()
     with pytest.raises(ResolverError) as refused:
         ledger.land()
     folders = f"remove the folders {ledger.tables / 'half'} and {ledger.checkpoint} and start again"
