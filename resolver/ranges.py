@@ -30,8 +30,9 @@ logger = logging.getLogger(__name__)
 RANGES = "queue int, half_start long, half_end long, op_start long, op_end long"
 
 _TIMEOUT_SECONDS = 10.0
-#: A batch of more records is looked into, to see how large they are: so many of each partition.
-_SMALL_BATCH, _SAMPLE = 2_000, 50
+#: A batch of more records is looked into, to see how large they are: so many at each end of each
+#: partition.
+_SMALL_BATCH, _SAMPLE = 2_000, 25
 _SAMPLED_FOR_SECONDS = 5.0
 #: What Kafka sends of a partition at once, or one batch of its records if that is larger.
 _SAMPLE_BYTES = 65_536
@@ -143,12 +144,15 @@ class Ranges(SimpleDataSourceStreamReader):
         return end if count <= most else _shared(start, end, most)
 
     def _expected_bytes(self, row: _Row) -> int:
-        """Return what the records of a row take, if its first ones are like the others."""
+        """Return what the records of a row take, if those sampled are like the others."""
         queue, *offsets = row
-        halves, ops = Range(*offsets[:2]), Range(*offsets[2:])
+        both = (Range(*offsets[:2]), Range(*offsets[2:]))
         self._records = self._records or Records(self._settings, _SAMPLE_BYTES)
-        sampled = self._records.read(queue, _first(halves), _first(ops))
-        return sum(map(_extrapolated, (halves, ops), sampled))
+        sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
+        for places in zip(*map(_samples, both), strict=True):
+            for known, read in zip(sampled, self._records.read(queue, *places), strict=True):
+                known += read
+        return sum(map(_extrapolated, both, sampled))
 
     def _ask(self, spec: OffsetSpec) -> Offsets:
         if self._admin is None:  # one without anything under way is falsy
@@ -185,8 +189,10 @@ def _count(row: _Row) -> int:
     return half_end - half_start + op_end - op_start
 
 
-def _first(offsets: Range) -> Range:
-    return Range(offsets.start, min(offsets.end, offsets.start + _SAMPLE))
+def _samples(offsets: Range) -> list[Range]:
+    """Return some offsets at the beginning and at the end."""
+    start, end = offsets
+    return [Range(start, min(end, start + _SAMPLE)), Range(max(start, end - _SAMPLE), end)]
 
 
 def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:

@@ -114,6 +114,17 @@ def test_a_batch_of_large_records_has_fewer(topics: ProtocolTopics) -> None:
     assert next(source.read(end)[0])[1] == first[2]
 
 
+def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
+    topics: ProtocolTopics,
+) -> None:
+    halves = topics.names.half
+    topics.write(*(Record(halves, None, b"small", [], 0) for _ in range(100)))
+    topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(4_000)))
+    source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
+    ((_, _, end, _, _),), _ = source.read(source.initialOffset())
+    assert 800 < end < 1_400  # half of those sampled are small
+
+
 def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
     producer = transactional(topics)
     producer.begin_transaction()
