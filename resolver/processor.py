@@ -21,7 +21,7 @@ from .protocol import Names, Outcome
 from .ranges import RANGES
 from .records import Range, Records
 from .settings import Settings
-from .step import Changes, settle, step
+from .step import Changes, ops_to_read, settle, step
 
 #: What a batch gives to delivery: for each queue with input at least one row, in parts, each with
 #: when the queue wants to be woken, in ms, -1 for never.
@@ -146,8 +146,9 @@ class QueueProcessor(StatefulProcessor):
         """Read a queue's records, run the step over them, return the rows of its decisions."""
         batch = _batch()
         settings = self._planned.at(batch.batch_id)
-        read = _records(self._kafka).read(queue, halves, ops)
-        changes, decisions = step(self._state, queue, *read, now, settings)
+        to_read = Range(*ops_to_read(self._state, queue, *ops))
+        read = _records(self._kafka).read(queue, halves, to_read)
+        changes, decisions = step(self._state, queue, *read, now, settings, to_read, ops.end)
         self._state.apply(changes)
         parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
         return list(_rows(queue, decisions.wake_at_ms, parts))

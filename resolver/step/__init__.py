@@ -3,7 +3,7 @@
 from .decisions import CheckSent, Decisions, Ended
 from .queue import SEGMENT
 from .settings import StepSettings
-from .step import settle, step
+from .step import ops_to_read, settle, step
 from .store import Changes
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Decisions",
     "Ended",
     "StepSettings",
+    "ops_to_read",
     "settle",
     "step",
 ]

@@ -18,13 +18,13 @@ WINDOW = 65_536
 _MAX_DOUBLINGS = 40
 
 
-def overdue_segments(queue: Queue) -> list[int]:
+def overdue_segments(queue: Queue, watermark: int | None) -> list[int]:
     """Return the ranges that hold the rows to look at."""
-    if queue.watermark is None:
+    if watermark is None:
         return []
     segments, rows = [], 0
     for segment, entry in sorted(queue.pending.items(), key=lambda item: item[1].least_deadline):
-        if entry.least_deadline >= queue.watermark or rows >= WINDOW:
+        if entry.least_deadline >= watermark or rows >= WINDOW:
             break
         segments.append(segment)
         rows += entry.halves
@@ -32,10 +32,15 @@ def overdue_segments(queue: Queue) -> list[int]:
 
 
 def check(
-    pending: Pending, settled: Settled, queue: Queue, settings: StepSettings
+    pending: Pending, settled: Settled, queue: Queue, settings: StepSettings, released: int
 ) -> tuple[list[CheckSent], list[Ended]]:
-    """Ask about the overdue halves, or give up those about which enough was asked."""
+    """Ask about the overdue halves, or give up those about which enough was asked.
+
+    `released`: bytes of messages from the state that this batch puts out already.
+    """
     due = _due(pending, queue, settings.max_checks)
+    total = released + np.cumsum(pending.stored_bytes(due))
+    due = due[(total <= settings.max_output_bytes) | (np.arange(len(due)) == 0)]
     rows = pending.rows[due]
     counted = rows["checks"] if settings.count_unanswered_checks else rows["answered"]
     asked_once = rows["checks"] > 0

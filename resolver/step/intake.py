@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from .queue import SEGMENT, Queue
 from .settings import StepSettings
 from .settled import Settled
 
+#: What a refused element takes at least, as a record.
+_REFUSED_BYTES = 512
 _REJECTED = "new transactions are refused while reject_transaction_message is set"
 
 
@@ -55,30 +58,44 @@ def read_halves(
     return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
 
 
-def read_ops(
-    ops: Sequence[StoredRecord], queue: Queue, settings: StepSettings
-) -> tuple[list[OpAt], list[Refused]]:
-    """Decode ops; each moves the queue's watermark, fences and malformed ones too."""
-    read: list[OpAt] = []
-    refused: list[Refused] = []
+class ReadOp(NamedTuple):
+    """A record of the op topic: an op or, as of a fence, none, and what of it is refused."""
+
+    offset: int
+    stored_at_ms: int
+    at: OpAt | None
+    refused: list[Refused]
+
+
+def read_ops(ops: Sequence[StoredRecord], queue: int, settings: StepSettings) -> list[ReadOp]:
+    """Decode ops, up to the one with which they have as many elements as a batch may refuse."""
+    read: list[ReadOp] = []
     topic = Names(settings.topic_prefix).op
-    for offset, stored_at, key, value, headers in ops:
-        if is_fence(value, headers):
-            continue
-        source = f"{topic}:{queue.number}:{offset}"
-        reason = QuarantineReason.MALFORMED_OP
-        try:
-            op = decode_op(value, _readable(headers, MalformedOp))
-        except MalformedOp as error:
-            refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
-            continue
-        read.append(OpAt(offset, stored_at, op))
-        value = op.about().to_value() if op.malformed else None  # once for all of them
-        for position, said in op.malformed:
-            refused.append(Refused(source, position, reason, said, None, value, []))
-    if ops:
-        queue.watermark = max(queue.watermark or 0, *(op.stored_at_ms for op in ops))
-    return read, refused
+    left = max(1, settings.max_output_bytes // _REFUSED_BYTES)
+    for record in ops:
+        if left <= 0:
+            break
+        one = _read_op(record, f"{topic}:{queue}:{record.offset}")
+        left -= len(one.refused) + (len(one.at.op.elements) if one.at else 0)
+        read.append(one)
+    return read
+
+
+def _read_op(record: StoredRecord, source: str) -> ReadOp:
+    offset, stored_at, key, value, headers = record
+    if is_fence(value, headers):
+        return ReadOp(offset, stored_at, None, [])
+    reason = QuarantineReason.MALFORMED_OP
+    try:
+        op = decode_op(value, _readable(headers, MalformedOp))
+    except MalformedOp as error:
+        refused = [Refused(source, None, reason, str(error), key, value, headers or [])]
+        return ReadOp(offset, stored_at, None, refused)
+    about = op.about().to_value() if op.malformed else None  # once for all of them
+    refused = [
+        Refused(source, position, reason, said, None, about, []) for position, said in op.malformed
+    ]
+    return ReadOp(offset, stored_at, OpAt(offset, stored_at, op), refused)
 
 
 def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Headers:

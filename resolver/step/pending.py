@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import HalfAt, decode_half
+from ..protocol import HalfAt, decode_half, record_bytes
 from .bodies import Bodies, Body
 from .queue import SEGMENT, PendingRange, Queue
 from .store import Store
@@ -18,7 +18,8 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 #: Times in ms. `immunity` is the half's own, 0 without one; `asked`: a check is out, unanswered;
-#: `streak`: checks in a row that nobody answered; `chunk`: where its message is, -1 in memory.
+#: `streak`: checks in a row that nobody answered; `chunk`: where its message is, -1 in memory;
+#: `size`: of the message, in bytes.
 ROW = np.dtype(
     [
         ("offset", np.int64),
@@ -26,6 +27,7 @@ ROW = np.dtype(
         ("deadline", np.int64),
         ("immunity", np.int64),
         ("chunk", np.int64),
+        ("size", np.int64),
         ("checks", np.int32),
         ("answered", np.int32),
         ("streak", np.int32),
@@ -81,6 +83,14 @@ class Pending:
         row = np.searchsorted(self.rows["offset"], offsets)
         row[row == len(self.rows)] = 0
         return np.where(self.rows["offset"][row] == offsets, row, -1)
+
+    def stored_bytes(self, rows: Indices) -> Array:
+        """Return the size of each row's message, 0 for no row (-1) and what this batch has read."""
+        sizes = np.zeros(len(rows), np.int64)
+        found = rows >= 0
+        picked = self.rows[rows[found]]
+        sizes[found] = np.where(picked["chunk"] >= 0, picked["size"], 0)
+        return sizes
 
     def end(self, rows: Indices) -> None:
         """Take rows out."""
@@ -144,8 +154,13 @@ def _rows(new: list[NewHalf]) -> Array:
     rows["stored_at"] = [half.at.stored_at_ms for half in new]
     rows["deadline"] = [half.deadline_ms for half in new]
     rows["immunity"] = [half.immunity_ms for half in new]
+    rows["size"] = [_size(half.at) for half in new]
     rows["chunk"] = -1
     return rows
+
+
+def _size(at: HalfAt) -> int:
+    return record_bytes(at.half.key, at.half.body, at.all_headers)
 
 
 def _objects(values: list[Any]) -> Array:

@@ -32,7 +32,11 @@ class WaitingChunk(NamedTuple):
 
 @dataclass
 class Queue:
-    """One queue's head: rewritten by each step, so kept small."""
+    """One queue's head: rewritten by each step, so kept small.
+
+    Where ops were left for the next batch, `next_op` is the first of them and `behind` how many to
+    read then; else `behind` is 0.
+    """
 
     number: int
     next_half: int = 0
@@ -40,6 +44,8 @@ class Queue:
     now: int = 0
     latest_half_stored_at: int = 0
     settled_from: int | None = None
+    next_op: int = 0
+    behind: int = 0
     pending: dict[int, PendingRange] = field(default_factory=dict)
     waiting: dict[int, WaitingChunk] = field(default_factory=dict)
 
@@ -57,5 +63,6 @@ class Queue:
 
     def save(self, store: Store) -> None:
         """Write the head."""
-        head = (self.next_half, self.watermark, self.now, self.latest_half_stored_at)
-        store.put(_KEY, msgpack.packb((*head, self.settled_from, self.pending, self.waiting)))
+        times = (self.watermark, self.now, self.latest_half_stored_at)
+        head = (self.next_half, *times, self.settled_from, self.next_op, self.behind)
+        store.put(_KEY, msgpack.packb((*head, self.pending, self.waiting)))

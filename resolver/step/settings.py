@@ -9,8 +9,9 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The settings of one queue's step; `max_checks` and `max_waiting_ops` count per queue.
+    """The settings of one queue's step; `max_…` hold for one queue.
 
+    `max_output_bytes`: of what a batch puts out beyond what it has read.
     `group_topics`: patterns of the topics that a group may publish to, that of all others as `*`.
     """
 
@@ -25,5 +26,6 @@ class StepSettings:
     broker_clock_skew_ms: int = 600_000
     max_waiting_ops: int = 100_000
     max_checks: int = 1_250
+    max_output_bytes: int = 33_554_432
     # Of what JSON gives back as it is: a checkpoint's settings are compared with today's.
     group_topics: dict[str, list[str]] = field(default_factory=dict, hash=False)

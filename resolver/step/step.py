@@ -12,8 +12,8 @@ import numpy as np
 from ..protocol import Outcome, Refused, StoredRecord
 from .checks import check, overdue_segments
 from .decisions import Decisions
-from .ends import Ends
-from .intake import read_halves, read_ops
+from .ends import Ends, OpAt
+from .intake import ReadOp, read_halves, read_ops
 from .judge import judge
 from .pending import Pending
 from .queue import SEGMENT, Queue
@@ -21,6 +21,18 @@ from .settings import StepSettings
 from .settled import CODES, Offsets, Settled
 from .store import Changes, Store
 from .waiting import Waiting
+
+#: Where ops were left, how many offsets are read next for each that was applied.
+_MORE = 4
+
+
+def ops_to_read(state: Mapping[str, bytes], queue: int, start: int, end: int) -> tuple[int, int]:
+    """Return the offsets of the ops to read, where a batch was planned to read these.
+
+    Where ops were left it begins with them, and reads not many more than can be applied.
+    """
+    head = Queue.load(Store(state), queue)
+    return (head.next_op, min(end, head.next_op + head.behind)) if head.behind else (start, end)
 
 
 def step(
@@ -30,10 +42,14 @@ def step(
     ops: Iterable[StoredRecord],
     now_ms: int,
     settings: StepSettings,
+    ops_read: tuple[int, int],
+    ops_end: int,
 ) -> tuple[Changes, Decisions]:
     """Join a batch's halves and ops; return what changes in the state, and the decisions.
 
-    `halves` and `ops` are the queue's records, in any order.
+    `halves` and `ops` are the queue's records, in any order. `ops_read` is `ops_to_read`, and
+    `ops_end` where the planned ones end. Ops that would release more messages from the state than
+    `max_output_bytes` are left for the next batch, as if they had not been read.
     """
     store = Store(state)
     head = Queue.load(store, queue)
@@ -43,16 +59,24 @@ def step(
     pending = Pending(store, head, settings.topic_prefix)
 
     new, refused = read_halves(sorted(halves), head, settled, settings)
-    new_ops, refused_ops = read_ops(sorted(ops), head, settings)
-    ends = Ends.of(waiting.take_due() + new_ops)
-    early = ends.half >= head.next_half
-    ready = ends.take(~early)
-    touched = {half.at.offset // SEGMENT for half in new} | set((ready.half // SEGMENT).tolist())
-    pending.load(touched.union(overdue_segments(head)), new)
+    given = sorted(ops)
+    read = read_ops(given, queue, settings)
+    waited = waiting.take_due()
+    ends = Ends.of(waited + [one.at for one in read if one.at])
+    touched = {half.at.offset // SEGMENT for half in new} | set((ends.half // SEGMENT).tolist())
+    pending.load(touched.union(overdue_segments(head, _watermark(head, read))), new)
 
-    judged = judge(ready, pending, settled, head, settings)
+    count, released = _affordable(ends, len(waited), pending, settings.max_output_bytes)
+    read = read[: _before(read, ends.ops[count:])]
+    ends = ends.take(ends.op < count)
+    head.watermark = _watermark(head, read)
+    head.next_op = given[len(read)].offset if len(read) < len(given) else ops_read[1]
+    head.behind = _MORE * (head.next_op - ops_read[0]) + 1 if head.next_op < ops_end else 0
+
+    early = ends.half >= head.next_half
+    judged = judge(ends.take(~early), pending, settled, head, settings)
     given_up = waiting.put(ends.take(early))
-    checks, discards = check(pending, settled, head, settings)
+    checks, discards = check(pending, settled, head, settings, released)
 
     pending.save()
     settled.save(head.now)
@@ -61,7 +85,7 @@ def step(
     return store.changes, Decisions(
         ended=judged.ended + discards,
         checks=checks,
-        refused=refused + sorted(refused_ops + judged.refused, key=_place) + given_up,
+        refused=refused + sorted(_refused(read) + judged.refused, key=_place) + given_up,
         duplicates=judged.duplicates,
         wake_at_ms=_wake_at(pending, waiting, head),
         watermark_ms=head.watermark,
@@ -84,6 +108,34 @@ def settle(
     return store.changes
 
 
+def _watermark(head: Queue, read: list[ReadOp]) -> int | None:
+    """Return the queue's watermark with these ops, fences and malformed ones too."""
+    times = [one.stored_at_ms for one in read]
+    return max(times if head.watermark is None else [head.watermark, *times], default=None)
+
+
+def _affordable(ends: Ends, waited: int, pending: Pending, limit: int) -> tuple[int, int]:
+    """Return how many of the ops to apply, and the bytes that they release from the state.
+
+    The ones that waited are for halves that this batch has read; of the others at least one.
+    """
+    sizes = pending.stored_bytes(pending.find(ends.half))
+    of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)[waited:]
+    total = np.cumsum(of_op)
+    over = np.flatnonzero((total > limit) & (total > of_op))
+    count = int(over[0]) if len(over) else len(of_op)
+    return waited + count, int(total[count - 1]) if count else 0
+
+
+def _before(read: list[ReadOp], left: list[OpAt]) -> int:
+    """Return how many stand before the first that is left."""
+    return sum(one.offset < left[0].offset for one in read) if left else len(read)
+
+
+def _refused(read: list[ReadOp]) -> list[Refused]:
+    return [refused for one in read for refused in one.refused]
+
+
 def _place(refused: Refused) -> tuple[int, int]:
     """Return where an op's refused element stands in its queue."""
     element = -1 if refused.element is None else refused.element
@@ -92,6 +144,8 @@ def _place(refused: Refused) -> tuple[int, int]:
 
 def _wake_at(pending: Pending, waiting: Waiting, head: Queue) -> int | None:
     """Return when something falls due that only the clock moves on; now if something is left."""
+    if head.behind:
+        return head.now
     deadline = pending.least_deadline()
     if deadline is not None and head.watermark is not None and deadline < head.watermark:
         deadline = head.now

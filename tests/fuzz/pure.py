@@ -30,7 +30,9 @@ BATCH_RECORDS = 500
 #: What a quarantined record takes, and one of an element, however large its op is.
 _MAX_BYTES, _MAX_ELEMENT_BYTES = 1_081_344, 3_000
 #: With no skew allowed, a half that is stored later lets no op wait any longer.
-_SETTINGS = StepSettings(broker_clock_skew_ms=0, transaction_timeout_ms=10**9)
+_SETTINGS = StepSettings(
+    broker_clock_skew_ms=0, transaction_timeout_ms=10**9, max_output_bytes=10**12
+)
 _STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 
@@ -123,7 +125,9 @@ class Queue:
         return StoredRecord(offset, self._now_ms, key, value, headers)
 
     def _step(self, halves: list[StoredRecord], ops: list[StoredRecord]) -> Decisions:
-        changes, decided = step(self._state, 0, halves, ops, self._now_ms, _SETTINGS)
+        end = self._offsets["op"]
+        given = (halves, ops, self._now_ms, _SETTINGS, (0, end), end)
+        changes, decided = step(self._state, 0, *given)
         for key, value in changes.items():
             if value is None:
                 del self._state[key]

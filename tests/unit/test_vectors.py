@@ -291,8 +291,10 @@ def test_scenarios(scenario: Any) -> None:
     state: dict[str, bytes] = {}
     settings = StepSettings(**scenario["settings"])
     for number, batch in enumerate(scenario["batches"]):
-        halves, ops = map(stored_half, batch["halves"]), map(stored_op, batch["ops"])
-        changes, decisions = step(state, 0, halves, ops, batch["now_ms"], settings)
+        halves, ops = map(stored_half, batch["halves"]), [*map(stored_op, batch["ops"])]
+        end = max((op.offset + 1 for op in ops), default=0)
+        now_ms = batch["now_ms"]
+        changes, decisions = step(state, 0, halves, ops, now_ms, settings, (0, end), end)
         for key, value in changes.items():
             if value is None:
                 del state[key]

@@ -29,6 +29,7 @@ def calm(history: History, timeout_ms: int | None) -> History:
         broker_clock_skew_ms=NEVER_MS * 10,
         max_waiting_ops=10**6,
         max_checks=10**6,
+        max_output_bytes=10**9,
     )
     if timeout_ms is not None:
         rules = replace(rules, transaction_timeout_ms=timeout_ms)

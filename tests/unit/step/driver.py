@@ -30,16 +30,30 @@ class Driver:
         self.rules = rules or Rules()
         self.state: dict[str, bytes] = {}
         self.model = Model(QUEUE, range_size)
+        self.left: list[Sent] = []
+        self.ops_end = 0
         self.code = code
 
     def read(self, batch: Batch, rules: Rules | None = None) -> Decisions:
         """Read a batch by the step alone."""
         settings = StepSettings(**vars(rules or self.rules))
         state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
+        end = max((self.ops_end, *(op.offset + 1 for op in batch.ops)))
+        begin, to = self.code.ops_to_read(state, QUEUE, self.ops_end, end)
+        self.left = [op for op in self.left + list(batch.ops) if op.offset >= begin]
+        ops = [op for op in self.left if op.offset < to]
         changes, decisions = self.code.step(
-            state, QUEUE, stored(batch.halves), stored(batch.ops), batch.now_ms, settings
+            state,
+            QUEUE,
+            stored(batch.halves),
+            stored(ops),
+            batch.now_ms,
+            settings,
+            (begin, to),
+            end,
         )
         self._apply(changes)
+        self.ops_end = end
         return decisions
 
     def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:

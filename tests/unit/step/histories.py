@@ -234,6 +234,7 @@ def _rules(choices: Choices) -> Rules:
         broker_clock_skew_ms=choices.of([NEVER_MS, 0, 700, 4000]),
         max_waiting_ops=choices.of([100, 0, 1, 2, 5]),
         max_checks=choices.of([1000, 1, 2, 3]),
+        max_output_bytes=choices.of([10**9] * 9 + [1, 700, 2_000]),
     )
 
 

@@ -19,6 +19,7 @@ from resolver.protocol import (
     QuarantineReason,
     Source,
     TransactionStatus,
+    record_bytes,
 )
 
 from .vocabulary import FENCE, RANGE, Asked, Element, End, Ends, HalfRead, OpRead, Rules, Verdict
@@ -56,6 +57,10 @@ class Model:
         self.pending: dict[int, Pending] = {}
         self.settled: dict[int, Settled] = {}
         self.waiting: list[Element] = []
+        self.unread: list[OpRead] = []  # ops that were left for the next batch
+        self.next_op = 0
+        self.behind = 0  # where ops were left: how many offsets the next batch reads
+        self.ops_end = 0
 
     def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
         """Take transactions as ended before their halves are read: the start of a rebuild.
@@ -74,19 +79,20 @@ class Model:
         self.rules = rules
         self.verdict = Verdict()
         self.now_ms = max(self.now_ms, now_ms)
+        self.stored = {offset: _size(row.at) for offset, row in self.pending.items()}
+        self.released = 0
         for half in sorted(halves, key=lambda half: half.offset):
             self._half(half)
         arrived_before = list(self.waiting)
         self.waiting = []
         for element in arrived_before:
             self._element(element)
-        for op in sorted(ops, key=lambda op: op.offset):
-            self._op(op)
+        self._ops(sorted(ops, key=lambda op: op.offset))
         self._give_up_the_overdue()
         self._keep_to_the_cap(arrived_before)
         more_is_due = self._due_rows()
         self._forget()
-        self.verdict.wake_at_ms = self._wake_at(more_is_due)
+        self.verdict.wake_at_ms = self._wake_at(more_is_due or bool(self.behind))
         self.verdict.watermark_ms = self.watermark_ms
         self.verdict.pending = len(self.pending)
         self.verdict.waiting = len(self.waiting)
@@ -116,6 +122,34 @@ class Model:
         )
 
     # Ops
+
+    def _ops(self, new: list[OpRead]) -> None:
+        """Apply ops in their order, as many as may be refused and may release so much."""
+        end = max((self.ops_end, *(op.offset + 1 for op in new)))
+        begin, to = self.ops_end, end
+        if self.behind:
+            begin, to = self.next_op, min(end, self.next_op + self.behind)
+        known = self.unread + new
+        ops = [op for op in known if op.offset < to]
+        applied = self._applied(ops)
+        self.unread = known[applied:]
+        self.next_op = ops[applied].offset if applied < len(ops) else to
+        self.behind = 4 * (self.next_op - begin) + 1 if self.next_op < end else 0
+        self.ops_end = end
+
+    def _applied(self, ops: list[OpRead]) -> int:
+        """Apply ops; return how many."""
+        budget = self.rules.max_output_bytes
+        elements_left = max(1, budget // 512)
+        for place, op in enumerate(ops):
+            elements = op.says.elements if isinstance(op.says, Ends) else ()
+            size = sum(self.stored.get(element[0], 0) for element in elements if element)
+            if elements_left <= 0 or (self.released and self.released + size > budget):
+                return place
+            self.released += size
+            elements_left -= 1 if op.says is None else len(elements)
+            self._op(op)
+        return len(ops)
 
     def _op(self, op: OpRead) -> None:
         self.watermark_ms = max(self.watermark_ms or 0, op.stored_at_ms)
@@ -241,9 +275,15 @@ class Model:
             taken[group] = taken.get(group, 0) + 1
         ranked.sort(key=lambda pair: (pair[0], *_age(pair[1])))
         chosen = [row for _, row in ranked[: self.rules.max_checks]]
-        for row in sorted(chosen, key=_age):
+        chosen.sort(key=_age)
+        done = 0
+        for row in chosen:
+            self.released += self.stored.get(row.at.offset, 0)
+            if done and self.released > self.rules.max_output_bytes:
+                break
             self._due_row(row, self.watermark_ms)
-        return len(due) > len(chosen)
+            done += 1
+        return len(due) > done
 
     def _due_row(self, row: Pending, watermark_ms: int) -> None:
         rules = self.rules
@@ -318,6 +358,10 @@ def immunity_of(half: Half, rules: Rules) -> int:
     if half.immunity_seconds is None:
         return rules.transaction_timeout_ms
     return min(half.immunity_seconds * 1000, rules.file_reserved_ms)
+
+
+def _size(at: HalfAt) -> int:
+    return record_bytes(at.half.key, at.half.body, at.all_headers)
 
 
 def _age(row: Pending) -> tuple[int, int]:

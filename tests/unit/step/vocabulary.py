@@ -35,6 +35,7 @@ class Rules:
     broker_clock_skew_ms: int = 600_000
     max_waiting_ops: int = 100_000
     max_checks: int = 1250
+    max_output_bytes: int = 33_554_432
     group_topics: dict[str, list[str]] = field(default_factory=dict)
 
 
