@@ -30,6 +30,7 @@ _JUDGED_BY = (
     "file_reserved_hours",
     "broker_clock_skew_ms",
     "max_checks_per_batch",
+    "max_bytes_per_trigger",
     "queues",
 )
 #: Of the table of halves, as it is on disk.

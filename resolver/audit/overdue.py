@@ -16,6 +16,8 @@ from .transactions import first_deadline_ms
 _LANDING_MS = 60_000
 #: A step looks at twice as many pending halves at once; where there are more their order is loose.
 _MOST_OPEN = 32_768
+#: Of a record and of each of its headers, more than they have.
+_OVERHEAD = 128
 
 
 def passed(snapshot: Snapshot, runs: Runs, settings: Settings) -> DataFrame:
@@ -109,21 +111,41 @@ def _due(settings: Settings) -> Column:
 
 def _shares(snapshot: Snapshot, settings: Settings) -> DataFrame:
     """Return by queue how many checks of one group a batch sends at least, if so many are due."""
-    most = max(1, settings.max_checks_per_batch // settings.queues)
+    most = F.lit(max(1, settings.max_checks_per_batch // settings.queues))
+    of_bytes = F.floor(F.lit(settings.max_bytes_per_trigger // settings.queues) / F.col("largest"))
     halves = (
         snapshot["half"]
         .groupBy("queue", "group")
-        .agg(F.count("*").alias("halves"))
+        .agg(F.count("*").alias("halves"), F.max(_at_most_bytes()).alias("largest"))
         .groupBy("queue")
-        .agg(F.sum("halves").alias("halves"), F.count("*").alias("groups"))
+        .agg(
+            F.sum("halves").alias("halves"),
+            F.count("*").alias("groups"),
+            F.max("largest").alias("largest"),
+        )
     )
     outcomes = snapshot["resolution"].groupBy("queue").agg(F.count("*").alias("outcomes"))
-    share = F.greatest(F.lit(1), F.floor(F.lit(most) / F.col("groups"))).alias("share")
+    share = F.floor(F.least(most, of_bytes) / F.col("groups"))
+    share = F.greatest(F.lit(1), share).alias("share")
     return (
         halves.join(outcomes, "queue")
         .where(F.col("halves") - F.col("outcomes") <= _MOST_OPEN)
         .select("queue", share)
     )
+
+
+def _at_most_bytes() -> Column:
+    """Return what the resolver may count a half as, or more."""
+    headers = F.transform(
+        F.coalesce("headers", F.array()),
+        lambda header: _bytes(header["key"]) + _bytes(header["value"]) + _OVERHEAD,
+    )
+    size = F.aggregate(headers, F.lit(_OVERHEAD), lambda total, one: total + one)
+    return size + _bytes(F.col("key")) + _bytes(F.col("value"))
+
+
+def _bytes(value: Column) -> Column:
+    return F.coalesce(F.octet_length(value), F.lit(0))
 
 
 def _batches(snapshot: Snapshot, runs: Runs) -> DataFrame:

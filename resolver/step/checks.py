@@ -32,15 +32,10 @@ def overdue_segments(queue: Queue, watermark: int | None) -> list[int]:
 
 
 def check(
-    pending: Pending, settled: Settled, queue: Queue, settings: StepSettings, released: int
+    pending: Pending, settled: Settled, queue: Queue, settings: StepSettings
 ) -> tuple[list[CheckSent], list[Ended]]:
-    """Ask about the overdue halves, or give up those about which enough was asked.
-
-    `released`: bytes of messages from the state that this batch puts out already.
-    """
-    due = _due(pending, queue, settings.max_checks)
-    total = released + np.cumsum(pending.stored_bytes(due))
-    due = due[(total <= settings.max_output_bytes) | (np.arange(len(due)) == 0)]
+    """Ask about the overdue halves, or give up those about which enough was asked."""
+    due = _due(pending, queue, settings)
     rows = pending.rows[due]
     counted = rows["checks"] if settings.count_unanswered_checks else rows["answered"]
     asked_once = rows["checks"] > 0
@@ -53,16 +48,19 @@ def check(
     return _ask(pending, due[~given_up], queue, settings), discards
 
 
-def _due(pending: Pending, queue: Queue, limit: int) -> Array:
-    """Return at most `limit` overdue rows by deadline, shared fairly between groups."""
+def _due(pending: Pending, queue: Queue, settings: StepSettings) -> Array:
+    """Return overdue rows by deadline: within the limits, which groups share fairly."""
     if queue.watermark is None:
         return np.zeros(0, np.int64)
     due = np.flatnonzero(pending.alive & (pending.rows["deadline"] < queue.watermark))
     due = due[np.argsort(pending.rows["deadline"][due], kind="stable")]
-    if len(due) > limit:
-        rank = _rank_within(pending.groups[due])
-        due = due[np.sort(np.argsort(rank, kind="stable")[:limit])]
-    return due
+    sizes = pending.stored_bytes(due)
+    if len(due) <= settings.max_checks and sizes.sum() <= settings.max_output_bytes:
+        return due
+    fair = np.argsort(_rank_within(pending.groups[due]), kind="stable")[: settings.max_checks]
+    total = np.cumsum(sizes[fair])
+    count = max(1, int(np.searchsorted(total, settings.max_output_bytes, side="right")))
+    return due[np.sort(fair[:count])]
 
 
 def _rank_within(groups: Array) -> Array:

@@ -66,7 +66,7 @@ def step(
     touched = {half.at.offset // SEGMENT for half in new} | set((ends.half // SEGMENT).tolist())
     pending.load(touched.union(overdue_segments(head, _watermark(head, read))), new)
 
-    count, released = _affordable(ends, len(waited), pending, settings.max_output_bytes)
+    count = _affordable(ends, len(waited), pending, settings.max_output_bytes)
     read = read[: _before(read, ends.ops[count:])]
     ends = ends.take(ends.op < count)
     head.watermark = _watermark(head, read)
@@ -76,7 +76,7 @@ def step(
     early = ends.half >= head.next_half
     judged = judge(ends.take(~early), pending, settled, head, settings)
     given_up = waiting.put(ends.take(early))
-    checks, discards = check(pending, settled, head, settings, released)
+    checks, discards = check(pending, settled, head, settings)
 
     pending.save()
     settled.save(head.now)
@@ -114,8 +114,8 @@ def _watermark(head: Queue, read: list[ReadOp]) -> int | None:
     return max(times if head.watermark is None else [head.watermark, *times], default=None)
 
 
-def _affordable(ends: Ends, waited: int, pending: Pending, limit: int) -> tuple[int, int]:
-    """Return how many of the ops to apply, and the bytes that they release from the state.
+def _affordable(ends: Ends, waited: int, pending: Pending, limit: int) -> int:
+    """Return how many of the ops to apply: what they release from the state is limited.
 
     The ones that waited are for halves that this batch has read; of the others at least one.
     """
@@ -123,8 +123,7 @@ def _affordable(ends: Ends, waited: int, pending: Pending, limit: int) -> tuple[
     of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)[waited:]
     total = np.cumsum(of_op)
     over = np.flatnonzero((total > limit) & (total > of_op))
-    count = int(over[0]) if len(over) else len(of_op)
-    return waited + count, int(total[count - 1]) if count else 0
+    return waited + (int(over[0]) if len(over) else len(of_op))
 
 
 def _before(read: list[ReadOp], left: list[OpAt]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -42,6 +43,22 @@ def test_messages_are_delivered_bit_for_bit(world: World, resolving: Resolving) 
         ]
         assert message.timestamp()[1] == one.stored_at_ms
     assert delivered[sent[-1].at].partition() == 2
+
+
+def test_what_few_ops_release_at_once_is_delivered_in_several_batches(
+    world: World, resolving: Resolving
+) -> None:
+    """40 messages of 100 KB pend; a batch may release 512 KiB of a queue."""
+    with resolving(max_bytes_per_trigger=1 << 20, **PATIENT):
+        pending = world.send_halves(world.message(body=b"x" * 100_000) for _ in range(40))
+        world.end(world.send_half())
+        world.resolutions(1)
+        for first in range(0, 40, 2):
+            world.end(*pending[first : first + 2])
+        released = Counter(one.batch_id for one in world.resolutions(41)[1:])
+        world.committed(41)
+    assert max(released.values()) <= 5
+    assert len(world.resolutions(41)) == 41
 
 
 def test_keys_go_where_the_java_partitioner_puts_them(

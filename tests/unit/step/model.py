@@ -80,7 +80,6 @@ class Model:
         self.verdict = Verdict()
         self.now_ms = max(self.now_ms, now_ms)
         self.stored = {offset: _size(row.at) for offset, row in self.pending.items()}
-        self.released = 0
         for half in sorted(halves, key=lambda half: half.offset):
             self._half(half)
         arrived_before = list(self.waiting)
@@ -141,12 +140,13 @@ class Model:
         """Apply ops; return how many."""
         budget = self.rules.max_output_bytes
         elements_left = max(1, budget // 512)
+        released = 0
         for place, op in enumerate(ops):
             elements = op.says.elements if isinstance(op.says, Ends) else ()
             size = sum(self.stored.get(element[0], 0) for element in elements if element)
-            if elements_left <= 0 or (self.released and self.released + size > budget):
+            if elements_left <= 0 or (released and released + size > budget):
                 return place
-            self.released += size
+            released += size
             elements_left -= 1 if op.says is None else len(elements)
             self._op(op)
         return len(ops)
@@ -274,16 +274,16 @@ class Model:
             ranked.append((taken.get(group, 0), row))
             taken[group] = taken.get(group, 0) + 1
         ranked.sort(key=lambda pair: (pair[0], *_age(pair[1])))
-        chosen = [row for _, row in ranked[: self.rules.max_checks]]
-        chosen.sort(key=_age)
-        done = 0
-        for row in chosen:
-            self.released += self.stored.get(row.at.offset, 0)
-            if done and self.released > self.rules.max_output_bytes:
+        chosen: list[Pending] = []
+        size = 0
+        for _, row in ranked[: self.rules.max_checks]:
+            size += self.stored.get(row.at.offset, 0)
+            if chosen and size > self.rules.max_output_bytes:
                 break
+            chosen.append(row)
+        for row in sorted(chosen, key=_age):
             self._due_row(row, self.watermark_ms)
-            done += 1
-        return len(due) > done
+        return len(due) > len(chosen)
 
     def _due_row(self, row: Pending, watermark_ms: int) -> None:
         rules = self.rules

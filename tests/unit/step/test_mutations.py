@@ -67,9 +67,9 @@ MUTATIONS = [
     ),
     Change(
         "checks.py",
-        "total = released + np.cumsum",
-        "total = np.cumsum",
-        "checks have a limit of their own, beside what ops release",
+        "total = np.cumsum(sizes[fair])",
+        "total = np.zeros(len(fair))",
+        "the messages that checks carry may be as large as they like",
     ),
     Change(
         "judge.py",
@@ -133,8 +133,8 @@ MUTATIONS = [
     ),
     Change(
         "checks.py",
-        "rank = _rank_within(pending.groups[due])",
-        "rank = np.zeros(len(due))",
+        'np.argsort(_rank_within(pending.groups[due]), kind="stable")',
+        "np.arange(len(due))",
         "a group with many overdue halves holds up the others",
     ),
     Change(
