@@ -145,6 +145,8 @@ class CheckReader:
         self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
+        # librdkafka would remember the pause, and fetch nothing of one that comes back.
+        self._consumer.resume(partitions)
         numbers = {place.partition for place in partitions}
         self._holding.drop(numbers)
         self._progress.forget(numbers)

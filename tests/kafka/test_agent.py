@@ -335,6 +335,18 @@ def test_two_agents_share_the_checks_and_lose_none_when_one_leaves(
     assert topics.committed(group) == 80
 
 
+def test_an_agent_that_was_full_when_another_joined_reads_on(topics: ProtocolTopics) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    records = [topics.record_of_check(group, offset, partition=offset % 2) for offset in range(40)]
+    topics.write(*records)
+    with agent_of(topics, gate, check_request_hold_max=5) as full:
+        until(lambda: full.held == 5)
+        with agent_of(topics, Answers(), check_request_hold_max=5):
+            gate.open.set()
+            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+
+
 def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: ProtocolTopics) -> None:
     ends: list[TransactionEnd] = []
     with TransactionProducer(
