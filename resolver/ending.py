@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """An end as hooks see it; `from_check` tells an answer from the application's own end."""
+    """An end as hooks see it; `from_check` tells the agent's from the application's own."""
 
     group: str
     message: Message
@@ -72,7 +72,10 @@ class Ending:
         on_stored: OnStored | None = None,
     ) -> None:
         """Send the op without showing it: hooks have seen it."""
-        key = PackKey(queue, answer.state, from_check, answer.remark)
+        # A listener that failed has not answered: else checks would be used up, and the message
+        # dropped, for no more than a database that is away.
+        answers = from_check and answer.usable
+        key = PackKey(queue, answer.state, answers, answer.remark)
         self._ops.send(key, offset, message.transaction_id, on_stored)
 
     def _show(self, end: TransactionEnd) -> None:

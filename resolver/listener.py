@@ -28,8 +28,9 @@ class TransactionListener(ABC):
     """The application's side of a transaction.
 
     Answer `COMMIT_MESSAGE`, `ROLLBACK_MESSAGE` or `UNKNOWN`; anything else, None or an exception
-    is UNKNOWN with a remark, and the resolver asks again. Both methods are called by several
-    threads at once.
+    is UNKNOWN with a remark, and the resolver asks again. To a check that is no answer: only one
+    that is UNKNOWN itself counts towards `transaction_check_max`, after which the message is
+    dropped. Both methods are called by several threads at once.
     """
 
     def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
@@ -61,6 +62,11 @@ class Answer(NamedTuple):
 
     state: TransactionStatus
     remark: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the listener said it itself."""
+        return self.remark is None
 
 
 def ask(method: Callable[..., Any], *args: Any) -> Answer:
