@@ -31,8 +31,8 @@ class AsyncTransactionProducer(ProducerBase):
     Arguments, methods and errors are those of `TransactionProducer`. Kafka is asked for the topics
     by `start`, or the beginning of `async with`. A method of the listener may be async, then it
     runs in the event loop of that start; if it is not, it runs in a thread.
-    A cancelled task leaves its transaction UNKNOWN, for a check to decide; one that is cancelled
-    before its half is acknowledged rolls it back.
+    A cancelled task leaves its transaction UNKNOWN too, for a check to decide; one that is
+    cancelled before its half is acknowledged rolls it back.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +101,7 @@ class AsyncTransactionProducer(ProducerBase):
     async def transaction(
         self, message: Message, timeout: float | None = None
     ) -> AsyncIterator[Transaction]:
-        """Store the half, run the block, commit; an exception rolls back and goes on."""
+        """Store the half, run the block, commit; an exception leaves UNKNOWN and goes on."""
         transaction = await self.begin(message, timeout)
         with ending_all([transaction]):
             yield transaction
