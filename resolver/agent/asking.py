@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..ending import Ending
-from ..errors import AgentHung
 from ..listener import Answer, ask, unknown
 from ..message import Message
 from .holding import Held, Holding
@@ -48,6 +47,7 @@ class Asking:
         self._timeout = limits.check_timeout_ms / 1000
         self._lock = threading.Lock()
         self._submitted = 0
+        self._submitted_at = 0.0
         self._unsent: deque[tuple[float, Held, Answer]] = deque()
 
     def hand_out(self) -> None:
@@ -60,25 +60,31 @@ class Asking:
                 raise
 
     def tend(self) -> None:
-        """Answer what takes too long, send again what did not arrive; raises `AgentHung`."""
+        """Answer what takes too long, send again what did not arrive."""
         now = time.monotonic()
-        for held in self._holding.take_overdue(now, self._timeout):
+        late, needless = self._holding.take_overdue(now, self._timeout)
+        for held in late:
             remark = f"the listener did not answer within {self._timeout:g} s"
             _log.warning("transaction %s: %s", held.check.half.transaction_id, remark)
             self._send(held, unknown(remark))
+        for held in needless:
+            self._progress.done(held.place)
         self._send_again(now)
-        if self._holding.hung(now, self._threads, self._timeout, self._submitted):
-            raise AgentHung(
-                f"every thread waits for a listener that has not returned within "
-                f"{self._timeout:g} s; see what check_local_transaction waits for, or raise "
-                "check_timeout_ms or check_thread_pool_max_size"
-            )
         self.hand_out()
+
+    def hung(self) -> bool:
+        """Whether every thread waits for a listener that does not return."""
+        with self._lock:
+            submitted, submitted_at = self._submitted, self._submitted_at
+        now = time.monotonic()
+        return self._holding.hung(now, self._threads, self._timeout, submitted, submitted_at)
 
     def _may_submit(self) -> bool:
         with self._lock:
             may = self._submitted < min(self._threads, self._holding.wanted())
-            self._submitted += may
+            if may:
+                self._submitted += 1
+                self._submitted_at = time.monotonic()
             return may
 
     def _returned(self) -> None:

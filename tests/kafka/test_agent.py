@@ -282,6 +282,49 @@ def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
     gate.open.set()
 
 
+def test_a_half_whose_listener_hangs_takes_one_thread_however_often_it_is_checked(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = threading.Event()
+
+    def hangs_at_17(message: Message) -> TransactionStatus:
+        assert message.half_offset != "0:17" or gate.wait(60)
+        return COMMIT
+
+    listener = Answers(hangs_at_17)
+    with agent_of(topics, listener, check_timeout_ms=300, check_thread_pool_max_size=2) as agent:
+        topics.check(group, 17)
+        until(lambda: topics.ends() == [(17, "UNKNOWN")])
+        for times in (2, 3, 4):
+            topics.check(group, 17, times)
+        topics.check(group, 18)
+        until(lambda: topics.committed(group) == 5)
+        assert agent.alive
+        assert [m.half_offset for m in listener.asked] == ["0:17", "0:18"]
+        gate.set()
+        until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
+
+
+def test_after_it_hung_the_checks_behind_those_are_asked(topics: ProtocolTopics) -> None:
+    group = group_of(topics)
+    gate = threading.Event()
+
+    def hangs(message: Message) -> TransactionStatus:
+        assert message.half_offset == "0:3" or gate.wait(60)
+        return COMMIT
+
+    limits = {"check_timeout_ms": 300, "check_thread_pool_max_size": 2}
+    topics.write(*(topics.record_of_check(group, offset, partition=0) for offset in (1, 2, 3)))
+    with agent_of(topics, Answers(hangs), ready=False, **limits) as agent:
+        with pytest.raises(AgentHung):
+            agent.join(60)
+    assert topics.committed(group) == 2
+    with agent_of(topics, Answers(hangs), **limits):
+        until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
+        gate.set()
+
+
 def test_the_callers_executor_asks(topics: ProtocolTopics) -> None:
     names: set[str] = set()
 
