@@ -157,7 +157,7 @@ class Connection:
             producer = self._producer
             try:
                 producer.poll(_POLL_SECONDS)
-            except Exception:  # a callback's error must not end the acknowledgements of others
+            except BaseException:  # a callback's error must not end the acknowledgements of others
                 _log.exception("an acknowledgement of group %s was not handled", self._group)
             self._wake_all()
         self._wake_all()

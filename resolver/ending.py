@@ -82,5 +82,7 @@ class Ending:
         for hook in self._hooks:
             try:
                 hook(end)
-            except Exception:  # a hook looks on; it can't change what was sent
+            except BaseException as error:  # a hook looks on; it can't change what was sent
                 _log.exception("an end hook of group %s failed", self._group)
+                if not end.from_check and not isinstance(error, Exception):
+                    raise  # Ctrl-C in a thread of the application's; the agent's have to go on

@@ -78,7 +78,7 @@ def ask(method: Callable[..., Any], *args: Any) -> Answer:
     return answer_to(method, said)
 
 
-def failure_of(method: Callable[..., Any], error: Exception) -> Answer:
+def failure_of(method: Callable[..., Any], error: BaseException) -> Answer:
     """Return UNKNOWN for what a listener's method raised, and log it."""
     name = _name(method)
     _log.warning("%s failed; the state is UNKNOWN", name, exc_info=error)

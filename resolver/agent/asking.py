@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..ending import Ending
-from ..listener import Answer, ask, unknown
+from ..listener import Answer, ask, failure_of, unknown
 from ..message import Message
 from .holding import Held, Holding
 from .limits import AgentLimits
@@ -102,13 +102,19 @@ class Asking:
             self.hand_out()
 
     def _ask(self, held: Held) -> None:
-        message = _message(held)
-        answer = ask(self._listener.check_local_transaction, message)
+        answer = self._answer_of(_message(held))
         if self._holding.finish(held, time.monotonic()):
             self._send(held, answer)
         else:
             # UNKNOWN was sent for it and vouches for the offset; this may end it all the same.
             self._end(held, answer)
+
+    def _answer_of(self, message: Message) -> Answer:
+        method = self._listener.check_local_transaction
+        try:
+            return ask(method, message)
+        except BaseException as error:  # CancelledError, SystemExit: no thread may be lost by one
+            return failure_of(method, error)
 
     def _send(self, held: Held, answer: Answer) -> None:
         self._end(held, answer, lambda error: self._stored(held, answer, error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -128,20 +129,23 @@ def test_the_listener_sees_that_a_message_was_cut(topics: ProtocolTopics) -> Non
     assert len(message.body or b"") < 50_000
 
 
-@pytest.mark.parametrize("says", [None, "COMMIT_MESSAGE", KeyError("order")])
+@pytest.mark.parametrize(
+    "says", [None, "COMMIT_MESSAGE", KeyError("order"), SystemExit(1), CancelledError()]
+)
 def test_an_exception_or_no_status_is_unknown_with_a_remark_and_no_answer(
     topics: ProtocolTopics, says: Any
 ) -> None:
     def fails(message: Message) -> Any:
-        if isinstance(says, Exception):
+        if isinstance(says, BaseException):
             raise says
         return says
 
-    with agent_of(topics, Answers(fails)):
+    with agent_of(topics, Answers(fails), check_thread_pool_max_size=1):
         topics.check(group_of(topics), 17)
         until(topics.ends)
         topics.check(group_of(topics), 18)
         until(lambda: len(topics.ends()) == 2)
+        until(lambda: topics.committed(group_of(topics)) == 2)
     ops = [op for _, op in topics.ops()]
     assert {(op.state, type(says).__name__ in (op.remark or "")) for op in ops} == {(UNKNOWN, True)}
     assert not any(op.from_check for op in ops)  # it would count as one of the last answers
@@ -406,6 +410,23 @@ def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: Protoco
         until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
         assert producer.agent is not None and producer.agent.alive
     assert [(end.offset, end.from_check) for end in ends] == [(0, False), (17, True)]
+
+
+def test_a_hook_that_exits_harms_neither_the_agent_nor_other_hooks(
+    topics: ProtocolTopics,
+) -> None:
+    ends: list[int] = []
+
+    def exits(end: TransactionEnd) -> None:
+        raise SystemExit(1)
+
+    hooks = [exits, lambda end: ends.append(end.offset)]
+    with agent_of(topics, Answers(), end_hooks=hooks) as agent:
+        for offset in (17, 18):
+            topics.check(group_of(topics), offset)
+        until(lambda: sorted(ends) == [17, 18])
+        until(lambda: len(topics.ends()) == 2)
+        assert agent.alive
 
 
 def test_it_goes_on_after_its_broker_was_away(

@@ -397,6 +397,17 @@ def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it
     assert [state for _, state in ends] == ["ROLLBACK_MESSAGE"] * 2
 
 
+def test_a_hook_that_exits_does_not_end_the_acknowledgements(topics: ProtocolTopics) -> None:
+    def exits(end: TransactionEnd) -> None:
+        raise SystemExit(1)
+
+    with producer_of(topics, kafka={"linger.ms": "1000"}, end_hooks=[exits]) as producer:
+        with pytest.raises(HalfNotAcknowledged):
+            producer.begin(MESSAGE, timeout=0.1)
+        until(topics.ends)  # rolled back by the thread of the acknowledgements
+        assert producer.begin(MESSAGE, timeout=60).state is None
+
+
 @pytest.fixture
 def restartable(tmp_path: Path) -> Iterator[Callable[[int | None], Broker]]:
     """Start a broker of one home, again on the port that it had."""
