@@ -99,7 +99,10 @@ class CheckReader:
             self._progress.done(needless.place)
 
     def _decode(self, message: Message) -> Check:
-        headers: Any = message.headers() or []
+        try:
+            headers: Any = message.headers() or []
+        except SystemError as error:
+            raise ProtocolError("a header's name is no UTF-8") from error
         value: Any = message.value()
         check = decode_check(value, headers, self._names.prefix)
         if check.half.group != self._group:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from protocol_topics import ProtocolTopics, until
+from raw_header import write_with_header
 
 from resolver import (
     AgentHung,
@@ -167,6 +168,18 @@ def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
         until(lambda: topics.committed(group) == 5)
     assert topics.ends() == [(19, "COMMIT_MESSAGE")]
     assert caplog.text.count("is passed over") == 4
+
+
+def test_a_check_with_a_header_name_that_is_no_text_is_passed_over(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, topic = group_of(topics), topics.names.check(group_of(topics))
+    write_with_header(topics.bootstrap, topic, b"\xff\xfe")
+    topics.check(group, 17)
+    with agent_of(topics, Answers()):
+        until(lambda: topics.committed(group) == 2)
+    assert topics.ends() == [(17, "COMMIT_MESSAGE")]
+    assert "is passed over: a header's name is no UTF-8" in caplog.text
 
 
 def test_of_several_waiting_checks_for_one_half_only_the_newest_is_asked(
