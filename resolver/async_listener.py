@@ -29,9 +29,16 @@ async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
     """Like `ask`: await an async method, run another in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
-        said = method(*args) if is_async else await asyncio.to_thread(method, *args)
+        said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)
         if inspect.iscoroutine(said):  # of what is decorated that can't be told before
             said = await said
     except Exception as error:
         return failure_of(method, error)
-    return answer_to(method, said)
+    return said if isinstance(said, Answer) else answer_to(method, said)
+
+
+def _said(method: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return method(*args)
+    except Exception as error:  # no future takes a StopIteration: who awaits it would hang
+        return failure_of(method, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from resolver import (
     TransactionProducer,
     TransactionStatus,
 )
+from resolver.async_listener import ask_in_loop
 from resolver.listener import ask, load_listener
 
 NOWHERE = "127.0.0.1:1"
@@ -155,6 +157,17 @@ def test_an_exception_is_unknown_with_a_remark() -> None:
     answer = ask(fails)
     assert answer.state is TransactionStatus.UNKNOWN
     assert answer.remark == "fails raised KeyError"  # no text: it may quote data
+
+
+@pytest.mark.parametrize("error", [KeyError, StopIteration])
+def test_an_exception_in_the_thread_of_a_task_is_unknown_with_a_remark(
+    error: type[Exception],
+) -> None:
+    def fails() -> None:
+        raise error
+
+    answer = asyncio.run(asyncio.wait_for(ask_in_loop(fails), 5))
+    assert answer == (TransactionStatus.UNKNOWN, f"fails raised {error.__name__}")
 
 
 def test_a_listener_is_loaded_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
