@@ -129,7 +129,7 @@ class Connection:
 
     def flush(self, timeout: float) -> int:
         """Wait for what is under way, at most `timeout` seconds; return what is left unsent."""
-        if self.forked:
+        if self.forked or self._closed:
             return 0
         deadline = time.monotonic() + timeout
         producers = (*self._given_up, self._producer)
@@ -137,11 +137,22 @@ class Connection:
 
     def close(self, timeout: float) -> int:
         """Flush, and refuse what comes later; return what is left unsent."""
+        if self._closed:
+            return 0
         left = self.flush(timeout)
         self._closed = True
         if not self.forked:
             self._thread.join(1.0)
+            if not self._thread.is_alive():
+                self._end()
         return left
+
+    def _end(self) -> None:
+        """End librdkafka's threads, which would live until Python collects its garbage."""
+        for producer in (*self._given_up, self._producer):
+            producer.purge()
+            self._poll(producer, 0)
+            producer.close()
 
     def _produce(self, producer: Producer, record: Record, on_delivery: OnDelivery) -> None:
         headers: Any = record.headers

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import json
 import threading
+from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError, Producer, cimpl
 
 from resolver.connection import Connection, client_options
 from resolver.protocol import Record
 
+THREADS = Path("/proc/self/task")
 RECORD = Record("tx.op", None, b"", [], 0)
 KAFKA = ctypes.CDLL(cimpl.__file__)
 KAFKA.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
@@ -55,3 +58,22 @@ def test_the_acknowledgement_of_a_producer_that_failed_for_good_arrives_however_
     assert arrived.wait(15)
     assert told == [None, None]
     connection.close(0)
+
+
+def kafka_threads() -> set[str]:
+    names = {each.name: (each / "comm").read_text() for each in THREADS.iterdir()}
+    return {number for number, name in names.items() if name.startswith("rdk:")}
+
+
+@pytest.mark.skipif(not THREADS.exists(), reason="only Linux tells the threads' names")
+def test_a_closed_connection_has_no_thread_of_librdkafka_left_and_reports_what_it_drops() -> None:
+    told: list[KafkaError] = []
+    before = kafka_threads()
+    options = client_options("127.0.0.1:1", {"log_level": "0"}, "orders")
+    connection = Connection(options, "orders", 1000)
+    connection.produce(RECORD, lambda error, message: told.append(error))
+    assert kafka_threads() > before
+    assert connection.close(0) == 1
+    assert kafka_threads() <= before
+    assert [error.code() for error in told] == [KafkaError._PURGE_QUEUE]
+    assert connection.close(0) == 0
