@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .listener import Answer, answer_to, failure_of
+from .listener import Answer, ListenerGone, answer_to, failure_of
 from .message import Message
 
 
@@ -20,9 +20,12 @@ class ListenerOfLoop:
 
     def check_local_transaction(self, message: Message) -> Any:
         said = self._listener.check_local_transaction(message)
-        if inspect.iscoroutine(said):
-            return asyncio.run_coroutine_threadsafe(said, self._loop).result()
-        return said
+        if not inspect.iscoroutine(said):
+            return said
+        if self._loop.is_closed():
+            said.close()
+            raise ListenerGone("the event loop of its listener is closed; close the producer first")
+        return asyncio.run_coroutine_threadsafe(said, self._loop).result()
 
 
 async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .errors import ListenerError
+from .errors import ListenerError, TxResolverError
 from .message import Message
 from .protocol import TransactionStatus
 
@@ -69,10 +69,16 @@ class Answer(NamedTuple):
         return self.remark is None
 
 
+class ListenerGone(TxResolverError):
+    """Nobody can be asked here any more; others of the group may know."""
+
+
 def ask(method: Callable[..., Any], *args: Any) -> Answer:
     """Ask a listener; None, an exception or anything that is no status is UNKNOWN."""
     try:
         said = method(*args)
+    except ListenerGone:
+        raise
     except Exception as error:
         return failure_of(method, error)
     return answer_to(method, said)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..ending import Ending
-from ..listener import Answer, ask, failure_of, unknown
+from ..listener import Answer, ListenerGone, ask, failure_of, unknown
 from ..message import Message
 from .holding import Held, Holding
 from .limits import AgentLimits
@@ -48,6 +48,7 @@ class Asking:
         self._lock = threading.Lock()
         self._submitted = 0
         self._submitted_at = 0.0
+        self._gone: ListenerGone | None = None
         self._unsent: deque[tuple[float, Held, Answer]] = deque()
 
     def hand_out(self) -> None:
@@ -60,7 +61,9 @@ class Asking:
                 raise
 
     def tend(self) -> None:
-        """Answer what takes too long, send again what did not arrive."""
+        """Answer what takes too long, send again what did not arrive; raises `ListenerGone`."""
+        if self._gone is not None:
+            raise self._gone
         now = time.monotonic()
         late, needless = self._holding.take_overdue(now, self._timeout)
         for held in late:
@@ -102,19 +105,18 @@ class Asking:
             self.hand_out()
 
     def _ask(self, held: Held) -> None:
-        answer = self._answer_of(_message(held))
+        try:
+            answer = ask(self._listener.check_local_transaction, _message(held))
+        except ListenerGone as gone:
+            self._gone = gone
+            return
+        except BaseException as error:  # CancelledError, SystemExit: no thread may be lost by one
+            answer = failure_of(self._listener.check_local_transaction, error)
         if self._holding.finish(held, time.monotonic()):
             self._send(held, answer)
         else:
             # UNKNOWN was sent for it and vouches for the offset; this may end it all the same.
             self._end(held, answer)
-
-    def _answer_of(self, message: Message) -> Answer:
-        method = self._listener.check_local_transaction
-        try:
-            return ask(method, message)
-        except BaseException as error:  # CancelledError, SystemExit: no thread may be lost by one
-            return failure_of(method, error)
 
     def _send(self, held: Held, answer: Answer) -> None:
         self._end(held, answer, lambda error: self._stored(held, answer, error))

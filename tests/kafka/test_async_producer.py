@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from resolver import (
     HalfNotAcknowledged,
     Message,
     SendError,
+    TransactionAgent,
     TransactionListener,
     TransactionStatus,
+    TxResolverError,
 )
 from resolver.broker import Broker
 
@@ -215,6 +218,55 @@ def test_a_start_that_is_cancelled_leaves_nothing_running(topics: ProtocolTopics
 
     run(scenario())
     until(lambda: own_threads() == [])
+
+
+@pytest.mark.parametrize("cancels", [0, 2])
+def test_a_start_whose_loop_ends_leaves_nothing_running(
+    topics: ProtocolTopics, cancels: int
+) -> None:
+    async def scenario() -> None:
+        starting = asyncio.create_task(producer_of(topics, checks_elsewhere=False).start())
+        await asyncio.sleep(0)
+        for _ in range(cancels):
+            starting.cancel()
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())  # it cancels all tasks at its end
+    until(lambda: own_threads() == [])
+
+
+def test_an_agent_whose_loop_is_closed_answers_nothing_and_leaves_it_to_others(
+    topics: ProtocolTopics,
+) -> None:
+    producer = producer_of(topics, listener=Orders(ROLLBACK), checks_elsewhere=False)
+    asyncio.run(producer.start())
+    assert producer.agent is not None and producer.agent.wait_ready(60)
+    topics.check(group_of(topics), 17)
+    with pytest.raises(TxResolverError, match="event loop of its listener is closed"):
+        producer.agent.join(60)
+    assert topics.ends() == []
+    prefix = topics.names.prefix
+    with TransactionAgent(group_of(topics), topics.bootstrap, PlainOrders(), topic_prefix=prefix):
+        until(lambda: topics.ends() == [(17, "ROLLBACK_MESSAGE")])
+    asyncio.run(producer.close())
+
+
+def test_it_closes_while_all_threads_of_asyncio_wait(topics: ProtocolTopics) -> None:
+    gate = threading.Event()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        producer = producer_of(topics)
+        await producer.start()
+        waiting = loop.run_in_executor(None, gate.wait)
+        try:
+            await asyncio.wait_for(producer.close(), 20)
+        finally:
+            gate.set()
+        await waiting
+
+    run(scenario())
 
 
 def test_it_sends_only_in_the_loop_that_it_was_started_in(topics: ProtocolTopics) -> None:
