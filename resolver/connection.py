@@ -54,11 +54,25 @@ def client_options(
     check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
     return {
         "client.id": f"txresolver-{group}",
-        **given,
+        **{key: _guarded(key, value) for key, value in given.items()},
         "bootstrap.servers": bootstrap_servers,
         "logger": _kafka_log,
         **ours,
     }
+
+
+def _guarded(key: str, value: Any) -> Any:
+    """Keep what a callback raises out of the poll that calls it, where it costs a message."""
+    if not callable(value) or key == "oauth_cb":  # librdkafka is told that there is no token
+        return value
+
+    def call(*args: Any) -> None:
+        try:
+            value(*args)
+        except BaseException:
+            _log.exception("%s of the kafka options failed", key)
+
+    return call
 
 
 class Connection:

@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from .agent import Agent, AgentLimits
+from .agent.checks import check_consumer_options
 from .agent.outlet import SharedOutlet
 from .connection import Connection, client_options
 from .ending import EndHook, Ending
@@ -75,6 +76,8 @@ class ProducerBase:
         self._packing = (op_max_bytes, op_linger_ms)
         self._hooks = tuple(end_hooks)
         self._options = client_options(bootstrap_servers, kafka, group)
+        if self._answers_checks:
+            check_consumer_options(self._options, group)
         self._made()
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from ..listener import check_listener
 from ..protocol import Names
 from .agent import Agent
 from .asking import Submits
+from .checks import check_consumer_options
 from .limits import AgentLimits
 from .outlet import OwnOutlet
 
@@ -65,5 +66,6 @@ class TransactionAgent(Agent):
         )
         names = Names(topic_prefix)
         options = client_options(bootstrap_servers, kafka, group)
+        check_consumer_options(options, group)
         outlet = OwnOutlet(options, names, group, op_max_bytes, op_linger_ms, end_hooks)
         super().__init__(group, listener, names, options, outlet, limits, executor)

@@ -8,13 +8,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ..errors import ProtocolError
+from ..errors import ProtocolError, SettingsError
 from ..protocol import Check, Names, decode_check
 from ..protocol.names import MAX_OFFSET
 from .holding import Held, Holding
 from .progress import Place, Progress
 
 _log = logging.getLogger(__name__)
+_silent = logging.Logger("options", logging.CRITICAL + 1)
 _FETCH = 500
 
 
@@ -155,10 +156,23 @@ class CheckReader:
         self._progress.forget(numbers)
 
 
+def check_consumer_options(options: Mapping[str, Any], group: str) -> None:
+    """Raise `SettingsError` for what librdkafka refuses, by making a consumer without brokers."""
+    trial = _consumer_options(options, group)
+    for name in ("bootstrap.servers", "oauth_cb"):  # a consumer with the latter asks for a token
+        trial.pop(name, None)
+    try:
+        Consumer({**trial, "logger": _silent}).close()
+    except KafkaException as error:
+        raise SettingsError(f"librdkafka refused an option: {error.args[0].str()}") from error
+
+
 def _consumer_options(options: Mapping[str, Any], group: str) -> dict[str, Any]:
+    # A dead member's checks go to another one after this; the new protocol has it in the broker.
+    session = {} if options.get("group.protocol") == "consumer" else {"session.timeout.ms": 10_000}
     return {
+        **session,
         "auto.commit.interval.ms": 1000,
-        "session.timeout.ms": 10_000,  # a dead member's checks go to another one after this
         "topic.metadata.refresh.interval.ms": 2000,  # its topic may be made at any time
         **options,
         "group.id": group,

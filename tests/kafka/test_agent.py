@@ -442,6 +442,34 @@ def test_a_hook_that_exits_harms_neither_the_agent_nor_other_hooks(
         assert agent.alive
 
 
+def test_agents_of_the_new_group_protocol_share_the_checks(topics: ProtocolTopics) -> None:
+    group, kafka = group_of(topics), {"group.protocol": "consumer"}
+    topics.write(
+        *(topics.record_of_check(group, offset, partition=offset % 2) for offset in range(40))
+    )
+    gate = Gate()
+    with agent_of(topics, gate, kafka=kafka, check_request_hold_max=5) as full:
+        until(lambda: full.held == 5)
+        with agent_of(topics, Answers(), kafka=kafka, check_request_hold_max=5):
+            gate.open.set()
+            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+
+
+def test_a_callback_of_the_options_that_raises_costs_no_check(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(statistics: str) -> None:
+        raise RuntimeError("a callback")
+
+    kafka = {"stats_cb": fails, "statistics.interval.ms": "50"}
+    with agent_of(topics, Answers(), kafka=kafka) as agent:
+        for offset in range(20):
+            topics.check(group_of(topics), offset)
+        until(lambda: sorted(offset for offset, _ in topics.ends()) == list(range(20)))
+        assert agent.alive
+    assert "stats_cb of the kafka options failed" in caplog.text
+
+
 def test_it_goes_on_after_its_broker_was_away(
     tmp_path_factory: pytest.TempPathFactory, prefix: str
 ) -> None:

@@ -103,6 +103,23 @@ def test_an_option_that_librdkafka_does_not_know_is_named() -> None:
         TransactionProducer("orders", NOWHERE, Commits(), kafka={"no.such.option": "1"})
 
 
+@pytest.mark.parametrize(
+    "kafka, why",
+    [
+        ({"max.poll.interval.ms": "5000"}, r"max\.poll\.interval\.ms"),
+        ({"group.protocol": "consumer", "session.timeout.ms": "9000"}, r"session\.timeout\.ms"),
+        ({"partition.assignment.strategy": "nonsense"}, "partition.assignment.strategy"),
+    ],
+)
+def test_an_option_that_only_the_agent_can_not_have_is_refused(
+    kafka: dict[str, str], why: str
+) -> None:
+    with pytest.raises(SettingsError, match=why):
+        TransactionProducer("orders", NOWHERE, Commits(), kafka=kafka)
+    with pytest.raises(SettingsError, match=why):
+        TransactionAgent("orders", NOWHERE, Commits(), kafka=kafka)
+
+
 @pytest.mark.parametrize("servers", ["", " ", None])
 def test_without_brokers_it_says_what_to_give(servers: Any) -> None:
     with pytest.raises(SettingsError, match="bootstrap_servers is"):
