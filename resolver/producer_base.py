@@ -11,6 +11,7 @@ from typing import Any
 
 from .agent import Agent, AgentLimits
 from .agent.checks import check_consumer_options
+from .agent.limits import check_whole
 from .agent.outlet import SharedOutlet
 from .connection import Connection, client_options
 from .ending import EndHook, Ending
@@ -70,6 +71,9 @@ class ProducerBase:
             check_request_hold_max,
             check_timeout_ms,
         )
+        check_whole("send_timeout_ms", send_timeout_ms, 1)
+        check_whole("op_max_bytes", op_max_bytes, 1)
+        check_whole("op_linger_ms", op_linger_ms, 0)
         self._executor = executor
         self._names = Names(topic_prefix)
         self._timeout = send_timeout_ms / 1000

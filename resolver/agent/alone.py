@@ -13,7 +13,7 @@ from ..protocol import Names
 from .agent import Agent
 from .asking import Submits
 from .checks import check_consumer_options
-from .limits import AgentLimits
+from .limits import AgentLimits, check_whole
 from .outlet import OwnOutlet
 
 __all__ = ["TransactionAgent"]
@@ -64,6 +64,8 @@ class TransactionAgent(Agent):
             check_request_hold_max,
             check_timeout_ms,
         )
+        check_whole("op_max_bytes", op_max_bytes, 1)
+        check_whole("op_linger_ms", op_linger_ms, 0)
         names = Names(topic_prefix)
         options = client_options(bootstrap_servers, kafka, group)
         check_consumer_options(options, group)

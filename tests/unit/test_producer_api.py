@@ -140,6 +140,22 @@ def test_limits_of_the_agent_are_checked(limits: dict[str, Any]) -> None:
         TransactionAgent("orders", NOWHERE, Commits(), **limits)
 
 
+@pytest.mark.parametrize(
+    "option", [{"op_linger_ms": "10"}, {"op_linger_ms": -1}, {"op_max_bytes": None}]
+)
+def test_how_ops_are_packed_is_checked(option: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=f"{next(iter(option))} is .*; give a whole number"):
+        TransactionProducer("orders", NOWHERE, Commits(), **option)
+    with pytest.raises(SettingsError, match=f"{next(iter(option))} is .*; give a whole number"):
+        TransactionAgent("orders", NOWHERE, Commits(), **option)
+
+
+@pytest.mark.parametrize("timeout", ["10", 0, True])
+def test_the_time_to_wait_for_kafka_is_checked(timeout: Any) -> None:
+    with pytest.raises(SettingsError, match="send_timeout_ms is"):
+        TransactionProducer("orders", NOWHERE, Commits(), send_timeout_ms=timeout)
+
+
 def test_secrets_are_in_no_repr() -> None:
     agent = TransactionAgent("orders", NOWHERE, Commits(), kafka={"sasl.password": "hunter2"})
     assert "orders" in repr(agent)
