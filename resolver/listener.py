@@ -109,6 +109,9 @@ def unknown(remark: str) -> Answer:
 
 def check_listener(listener: Any, may_be_async: bool = False) -> None:
     """Raise `ListenerError` unless `listener` can be asked."""
+    if isinstance(listener, type):
+        name = listener.__name__
+        raise ListenerError(f"the listener is the class {name}; give an instance of it, {name}()")
     for name in ("check_local_transaction", FOR_ONE, FOR_ALL):
         method = getattr(listener, name, None)
         if name == "check_local_transaction" and not callable(method):

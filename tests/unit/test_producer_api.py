@@ -167,7 +167,12 @@ class Asynchronous:
 
 
 @pytest.mark.parametrize(
-    "listener, why", [(object(), "no method check_local"), (Asynchronous(), "is async")]
+    "listener, why",
+    [
+        (object(), "no method check_local"),
+        (Asynchronous(), "is async"),
+        (Commits, r"the class Commits; give .* Commits\(\)"),
+    ],
 )
 def test_a_listener_that_can_not_be_asked_is_refused(listener: Any, why: str) -> None:
     with pytest.raises(ListenerError, match=why):
