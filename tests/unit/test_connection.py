@@ -11,7 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, Producer, cimpl
 
 from resolver.connection import Connection, client_options
-from resolver.protocol import Record
+from resolver.errors import SendError
+from resolver.protocol import Names, Record
+from resolver.queues import read_queues
 
 THREADS = Path("/proc/self/task")
 RECORD = Record("tx.op", None, b"", [], 0)
@@ -65,7 +67,20 @@ def kafka_threads() -> set[str]:
     return {number for number, name in names.items() if name.startswith("rdk:")}
 
 
-@pytest.mark.skipif(not THREADS.exists(), reason="only Linux tells the threads' names")
+only_linux = pytest.mark.skipif(not THREADS.exists(), reason="only Linux tells the threads' names")
+
+
+@only_linux
+def test_asking_for_topics_in_vain_leaves_no_thread_of_librdkafka() -> None:
+    before = kafka_threads()
+    options = client_options("127.0.0.1:1", {"log_level": "0"}, "orders")
+    with pytest.raises(SendError) as failed:
+        read_queues(options, Names("tx."), 0.2)
+    assert kafka_threads() <= before
+    assert "no broker" in str(failed.value)
+
+
+@only_linux
 def test_a_closed_connection_has_no_thread_of_librdkafka_left_and_reports_what_it_drops() -> None:
     told: list[KafkaError] = []
     before = kafka_threads()
