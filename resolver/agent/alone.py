@@ -33,7 +33,7 @@ class TransactionAgent(Agent):
     | check_thread_pool_min_size, ..._max_size | threads that ask the listener |
     | executor | runs the asking instead; `..._max_size` still limits what is asked at once |
     | check_request_hold_max | checks held at most; then none are fetched |
-    | check_timeout_ms | after this the answer is UNKNOWN; a later one is sent all the same |
+    | check_timeout_ms | after this a check is not answered; a later answer is sent all the same |
 
     The others are the producer's. When all threads wait for a listener that hangs, the agent
     ends with `AgentHung` in `failure`, raised by `join`; the checks go to another member.

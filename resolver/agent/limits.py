@@ -16,7 +16,7 @@ class AgentLimits:
     | --- | --- |
     | check_thread_pool_min_size, ..._max_size | threads that ask the listener |
     | check_request_hold_max | checks held at most; then none are fetched |
-    | check_timeout_ms | how long a listener may take before its answer is UNKNOWN |
+    | check_timeout_ms | how long a listener may take before it has not answered |
     """
 
     check_thread_pool_min_size: int = 1
