@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ..ending import Ending
@@ -55,10 +56,12 @@ class Asking:
         """Submit as many tasks as there is work and room for."""
         while self._may_submit():
             try:
-                self._pool.submit(self._ask_next)
+                task = self._pool.submit(self._ask_next)
             except BaseException:
                 self._returned()
                 raise
+            if isinstance(task, Future):
+                task.add_done_callback(self._note)
 
     def tend(self) -> None:
         """Answer what takes too long, send again what did not arrive; raises `ListenerGone`."""
@@ -93,6 +96,10 @@ class Asking:
     def _returned(self) -> None:
         with self._lock:
             self._submitted -= 1
+
+    def _note(self, task: Future[Any]) -> None:
+        if task.cancelled():  # as by an executor that is shut down: it never ran
+            self._returned()
 
     def _ask_next(self) -> None:
         held = self._holding.take(time.monotonic())
