@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from operator import methodcaller
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ..errors import ProtocolError, SettingsError
+from ..headers import headers_of
 from ..protocol import Check, Names, decode_check
 from ..protocol.names import MAX_OFFSET
 from .holding import Held, Holding
@@ -18,9 +18,6 @@ from .progress import Place, Progress
 _log = logging.getLogger(__name__)
 _silent = logging.Logger("options", logging.CRITICAL + 1)
 _FETCH = 500
-# Of a name that is no text confluent_kafka returns a damaged list beside its error. An interpreter
-# that has made a frequent call faster overlooks the error and crashes; this way it is heeded.
-_headers: Callable[[Message], Any] = methodcaller("headers")
 
 
 class CheckReader:
@@ -104,10 +101,9 @@ class CheckReader:
             self._progress.done(needless.place)
 
     def _decode(self, message: Message) -> Check:
-        try:
-            headers = _headers(message) or []
-        except SystemError as error:
-            raise ProtocolError("a header's name is no UTF-8") from error
+        headers = headers_of(message)
+        if headers is None:
+            raise ProtocolError("a header's name is no UTF-8")
         value: Any = message.value()
         check = decode_check(value, headers, self._names.prefix)
         if check.half.group != self._group:
