@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .listener import Answer, answer_to, failure_of
+from .listener import Answer, ListenerGone, answer_to, failure_of
 from .message import Message
 
 
@@ -20,18 +20,28 @@ class ListenerOfLoop:
 
     def check_local_transaction(self, message: Message) -> Any:
         said = self._listener.check_local_transaction(message)
-        if inspect.iscoroutine(said):
-            return asyncio.run_coroutine_threadsafe(said, self._loop).result()
-        return said
+        if not inspect.iscoroutine(said):
+            return said
+        if self._loop.is_closed():
+            said.close()
+            raise ListenerGone("the event loop of its listener is closed; close the producer first")
+        return asyncio.run_coroutine_threadsafe(said, self._loop).result()
 
 
 async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
     """Like `ask`: await an async method, run another in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
-        said = method(*args) if is_async else await asyncio.to_thread(method, *args)
+        said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)
         if inspect.iscoroutine(said):  # of what is decorated that can't be told before
             said = await said
     except Exception as error:
         return failure_of(method, error)
-    return answer_to(method, said)
+    return said if isinstance(said, Answer) else answer_to(method, said)
+
+
+def _said(method: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return method(*args)
+    except Exception as error:  # no future takes a StopIteration: who awaits it would hang
+        return failure_of(method, error)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from .async_listener import ListenerOfLoop, ask_in_loop
-from .errors import SendError, TxResolverError
+from .errors import SendError
 from .halves import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction
 from .message import Message
@@ -31,11 +33,12 @@ class AsyncTransactionProducer(ProducerBase):
     Arguments, methods and errors are those of `TransactionProducer`. Kafka is asked for the topics
     by `start`, or the beginning of `async with`. A method of the listener may be async, then it
     runs in the event loop of that start; if it is not, it runs in a thread.
-    A cancelled task leaves its transaction UNKNOWN, for a check to decide; one that is cancelled
-    before its half is acknowledged rolls it back.
+    A cancelled task leaves its transaction UNKNOWN too, for a check to decide; one that is
+    cancelled before its half is acknowledged rolls it back.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
+    _started = False
 
     def _made(self) -> None:
         if self._listener is not None:
@@ -55,27 +58,30 @@ class AsyncTransactionProducer(ProducerBase):
 
     async def start(self) -> None:
         """Ask Kafka for the topics and connect: `SendError` when they are not there."""
-        if self._loop is not None:
+        if self._started:
             raise SendError(
-                f"the producer of group {self.group!r} was started already; once will do"
+                f"the producer of group {self.group!r} was started already; once will do. After a "
+                "start that was cancelled make a new one"
             )
+        self._started = True
         loop = asyncio.get_running_loop()
-        listener = ListenerOfLoop(self._listener, loop)
-        opening = loop.create_task(asyncio.to_thread(self._open, listener))
+        opening = in_thread(self._open, ListenerOfLoop(self._listener, loop))
         try:
-            await asyncio.shield(opening)
+            await asyncio.wrap_future(opening)
         except asyncio.CancelledError:
-            # Its thread can't be stopped: what that opens is closed again.
-            with suppress(TxResolverError):
-                await opening
-                await asyncio.to_thread(self._close, 0.0)
+            # Its thread can't be stopped, and this task may not be there when it is done.
+            opening.add_done_callback(self._close_again)
+            raise
+        except Exception:
+            self._started = False
             raise
         self._loop = loop
 
     async def close(self, timeout: float = 30.0) -> None:
         """Let the agent finish, send what is left, wait for it; at most `timeout` seconds."""
         if self._loop is not None:
-            await asyncio.to_thread(self._close, timeout)
+            # Not one of asyncio's threads: all of them may wait for a local transaction.
+            await asyncio.wrap_future(in_thread(self._close, timeout))
 
     async def send_message_in_transaction(
         self, message: Message, arg: Any = None, timeout: float | None = None
@@ -101,7 +107,7 @@ class AsyncTransactionProducer(ProducerBase):
     async def transaction(
         self, message: Message, timeout: float | None = None
     ) -> AsyncIterator[Transaction]:
-        """Store the half, run the block, commit; an exception rolls back and goes on."""
+        """Store the half, run the block, commit; an exception leaves UNKNOWN and goes on."""
         transaction = await self.begin(message, timeout)
         with ending_all([transaction]):
             yield transaction
@@ -140,6 +146,10 @@ class AsyncTransactionProducer(ProducerBase):
             sending.abandon()
             raise
 
+    def _close_again(self, opened: Future[None]) -> None:
+        if opened.exception() is None:
+            in_thread(self._close, 0.0)
+
     def _started_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -148,6 +158,23 @@ class AsyncTransactionProducer(ProducerBase):
                 "`async with`, or await its start()"
             )
         return loop
+
+
+def in_thread(function: Callable[..., None], *args: Any) -> Future[None]:
+    """Run a function in a thread of its own, which nobody waits for at exit."""
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()  # it can't be cancelled any more
+
+    def run() -> None:
+        try:
+            function(*args)
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="txresolver-start-or-close", daemon=True).start()
+    return done
 
 
 def _wake_in(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,11 +54,25 @@ def client_options(
     check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
     return {
         "client.id": f"txresolver-{group}",
-        **given,
+        **{key: _guarded(key, value) for key, value in given.items()},
         "bootstrap.servers": bootstrap_servers,
         "logger": _kafka_log,
         **ours,
     }
+
+
+def _guarded(key: str, value: Any) -> Any:
+    """Keep what a callback raises out of the poll that calls it, where it costs a message."""
+    if not callable(value) or key == "oauth_cb":  # librdkafka is told that there is no token
+        return value
+
+    def call(*args: Any) -> None:
+        try:
+            value(*args)
+        except BaseException:
+            _log.exception("%s of the kafka options failed", key)
+
+    return call
 
 
 class Connection:
@@ -85,6 +100,7 @@ class Connection:
         self._pid = os.getpid()
         self._renewing = threading.Lock()
         self._producer = self._new_producer()
+        self._given_up: list[Producer] = []
         self._waking: deque[Callable[[], object]] = deque()
         self._closed = False
         self._thread = threading.Thread(
@@ -127,17 +143,30 @@ class Connection:
 
     def flush(self, timeout: float) -> int:
         """Wait for what is under way, at most `timeout` seconds; return what is left unsent."""
-        if self.forked:
+        if self.forked or self._closed:
             return 0
-        return self._producer.flush(max(timeout, 0.0))
+        deadline = time.monotonic() + timeout
+        producers = (*self._given_up, self._producer)
+        return sum(each.flush(max(deadline - time.monotonic(), 0.0)) for each in producers)
 
     def close(self, timeout: float) -> int:
         """Flush, and refuse what comes later; return what is left unsent."""
+        if self._closed:
+            return 0
         left = self.flush(timeout)
         self._closed = True
         if not self.forked:
             self._thread.join(1.0)
+            if not self._thread.is_alive():
+                self._end()
         return left
+
+    def _end(self) -> None:
+        """End librdkafka's threads, which would live until Python collects its garbage."""
+        for producer in (*self._given_up, self._producer):
+            producer.purge()
+            self._poll(producer, 0)
+            producer.close()
 
     def _produce(self, producer: Producer, record: Record, on_delivery: OnDelivery) -> None:
         headers: Any = record.headers
@@ -154,26 +183,37 @@ class Connection:
 
     def _serve(self) -> None:
         while not self._closed:
-            producer = self._producer
-            try:
-                producer.poll(_POLL_SECONDS)
-            except Exception:  # a callback's error must not end the acknowledgements of others
-                _log.exception("an acknowledgement of group %s was not handled", self._group)
+            for each in tuple(self._given_up):
+                self._empty(each)
+            self._poll(self._producer, _POLL_SECONDS)
             self._wake_all()
         self._wake_all()
+
+    def _poll(self, producer: Producer, seconds: float) -> None:
+        try:
+            producer.poll(seconds)
+        except BaseException:  # a callback's error must not end the acknowledgements of others
+            _log.exception("an acknowledgement of group %s was not handled", self._group)
+
+    def _empty(self, broken: Producer) -> None:
+        """Have each record of one that is given up reported: failed, or as its answer says."""
+        broken.purge(in_queue=True, in_flight=False)
+        self._poll(broken, 0)
+        if not len(broken):
+            self._given_up.remove(broken)
 
     def _wake_all(self) -> None:
         while self._waking:
             self._waking.popleft()()
 
     def _renew(self, broken: Producer, error: KafkaException) -> None:
-        """Replace a producer that librdkafka gave up for good; its records are reported failed."""
+        """Replace a producer that librdkafka gave up for good; `_serve` empties it."""
         with self._renewing:
             if self._producer is not broken:
                 return  # another thread did
             _log.warning("a new connection for group %s after: %s", self._group, error.args[0])
             self._producer = self._new_producer()
-        broken.flush(1.0)
+            self._given_up.append(broken)
 
     def _new_producer(self) -> Producer:
         try:

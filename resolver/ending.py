@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """An end as hooks see it; `from_check` tells an answer from the application's own end."""
+    """An end as hooks see it; `from_check` tells the agent's from the application's own."""
 
     group: str
     message: Message
@@ -72,12 +72,17 @@ class Ending:
         on_stored: OnStored | None = None,
     ) -> None:
         """Send the op without showing it: hooks have seen it."""
-        key = PackKey(queue, answer.state, from_check, answer.remark)
+        # A listener that failed has not answered: else checks would be used up, and the message
+        # dropped, for no more than a database that is away.
+        answers = from_check and answer.usable
+        key = PackKey(queue, answer.state, answers, answer.remark)
         self._ops.send(key, offset, message.transaction_id, on_stored)
 
     def _show(self, end: TransactionEnd) -> None:
         for hook in self._hooks:
             try:
                 hook(end)
-            except Exception:  # a hook looks on; it can't change what was sent
+            except BaseException as error:  # a hook looks on; it can't change what was sent
                 _log.exception("an end hook of group %s failed", self._group)
+                if not end.from_check and not isinstance(error, Exception):
+                    raise  # Ctrl-C in a thread of the application's; the agent's have to go on

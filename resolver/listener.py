@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .errors import ListenerError
+from .errors import ListenerError, TxResolverError
 from .message import Message
 from .protocol import TransactionStatus
 
@@ -28,8 +28,9 @@ class TransactionListener(ABC):
     """The application's side of a transaction.
 
     Answer `COMMIT_MESSAGE`, `ROLLBACK_MESSAGE` or `UNKNOWN`; anything else, None or an exception
-    is UNKNOWN with a remark, and the resolver asks again. Both methods are called by several
-    threads at once.
+    is UNKNOWN with a remark, and the resolver asks again. To a check that is no answer: only one
+    that is UNKNOWN itself counts towards `transaction_check_max`, after which the message is
+    dropped. Both methods are called by several threads at once.
     """
 
     def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
@@ -62,17 +63,28 @@ class Answer(NamedTuple):
     state: TransactionStatus
     remark: str | None = None
 
+    @property
+    def usable(self) -> bool:
+        """Whether the listener said it itself."""
+        return self.remark is None
+
+
+class ListenerGone(TxResolverError):
+    """Nobody can be asked here any more; others of the group may know."""
+
 
 def ask(method: Callable[..., Any], *args: Any) -> Answer:
     """Ask a listener; None, an exception or anything that is no status is UNKNOWN."""
     try:
         said = method(*args)
+    except ListenerGone:
+        raise
     except Exception as error:
         return failure_of(method, error)
     return answer_to(method, said)
 
 
-def failure_of(method: Callable[..., Any], error: Exception) -> Answer:
+def failure_of(method: Callable[..., Any], error: BaseException) -> Answer:
     """Return UNKNOWN for what a listener's method raised, and log it."""
     name = _name(method)
     _log.warning("%s failed; the state is UNKNOWN", name, exc_info=error)
@@ -97,6 +109,9 @@ def unknown(remark: str) -> Answer:
 
 def check_listener(listener: Any, may_be_async: bool = False) -> None:
     """Raise `ListenerError` unless `listener` can be asked."""
+    if isinstance(listener, type):
+        name = listener.__name__
+        raise ListenerError(f"the listener is the class {name}; give an instance of it, {name}()")
     for name in ("check_local_transaction", FOR_ONE, FOR_ALL):
         method = getattr(listener, name, None)
         if name == "check_local_transaction" and not callable(method):

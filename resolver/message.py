@@ -18,7 +18,7 @@ class Message:
     | --- | --- |
     | topic | where consumers will see it, once it is committed |
     | body, key | any bytes, or None (null); empty bytes are not null |
-    | headers | pairs of name and bytes or None, in their order; names may repeat |
+    | headers | list of pairs of name and bytes or None, in their order; names may repeat |
     | real_qid | the partition of `topic`; None: as Java's default partitioner chooses |
     | check_immunity_seconds | how long no check is sent; None: the resolver's setting |
 
@@ -41,6 +41,10 @@ class Message:
     half_offset: str = field(default="", init=False, compare=False)
     check_times: int = field(default=0, init=False, compare=False)
     truncated: bool = field(default=False, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.headers is None:  # as other clients say that there are none
+            object.__setattr__(self, "headers", [])
 
     @classmethod
     def of_half(

@@ -34,8 +34,7 @@ def check_message(message: Message, prefix: str) -> None:
     _check_topic(message.topic, prefix)
     _check_bytes("body", message.body)
     _check_bytes("key", message.key)
-    for header in message.headers:
-        _check_header(header)
+    _check_headers(message.headers)
     _check_whole("real_qid", message.real_qid, 0, MAX_PARTITION, "for any partition")
     _check_whole(
         "check_immunity_seconds",
@@ -72,6 +71,16 @@ def _check_topic(topic: Any, prefix: str) -> None:
 def _check_bytes(name: str, value: Any) -> None:
     if value is not None and not isinstance(value, bytes):
         raise MessageRefused(f"{name} is {_short(value)}; give bytes or None{_encoded(value)}")
+
+
+def _check_headers(headers: Any) -> None:
+    if not isinstance(headers, (list, tuple)):  # what can be read only once would be lost
+        raise MessageRefused(
+            f"headers is a {type(headers).__name__}; give a list or tuple of pairs "
+            "(name, bytes or None)"
+        )
+    for header in headers:
+        _check_header(header)
 
 
 def _check_header(header: Any) -> None:

@@ -23,7 +23,7 @@ class TransactionProducer(ProducerBase):
 
         with TransactionProducer("orders", "localhost:9092", OrderListener()) as producer:
             with producer.transaction(Message("orders.placed", b"...")) as tx:
-                place_order(tx.transaction_id)      # commits; an exception rolls back
+                place_order(tx.transaction_id)      # commits; after an exception a check decides
 
     | argument | meaning |
     | --- | --- |
@@ -90,9 +90,10 @@ class TransactionProducer(ProducerBase):
 
     @contextmanager
     def transaction(self, message: Message, timeout: float | None = None) -> Iterator[Transaction]:
-        """Store the half, run the block, commit; an exception rolls back and goes on.
+        """Store the half, run the block, commit; an exception leaves UNKNOWN and goes on.
 
-        The local transaction has to be committed when the block ends, by its last statement.
+        The local transaction has to be committed when the block ends. What raises may have
+        committed all the same; a check finds out. `tx.rollback()` says at once that it has not.
         """
         transaction = self.begin(message, timeout)
         with ending_all([transaction]):

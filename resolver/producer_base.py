@@ -10,6 +10,8 @@ from concurrent.futures import Executor
 from typing import Any
 
 from .agent import Agent, AgentLimits
+from .agent.checks import check_consumer_options
+from .agent.limits import check_whole
 from .agent.outlet import SharedOutlet
 from .connection import Connection, client_options
 from .ending import EndHook, Ending
@@ -69,12 +71,17 @@ class ProducerBase:
             check_request_hold_max,
             check_timeout_ms,
         )
+        check_whole("send_timeout_ms", send_timeout_ms, 1)
+        check_whole("op_max_bytes", op_max_bytes, 1)
+        check_whole("op_linger_ms", op_linger_ms, 0)
         self._executor = executor
         self._names = Names(topic_prefix)
         self._timeout = send_timeout_ms / 1000
         self._packing = (op_max_bytes, op_linger_ms)
         self._hooks = tuple(end_hooks)
         self._options = client_options(bootstrap_servers, kafka, group)
+        if self._answers_checks:
+            check_consumer_options(self._options, group)
         self._made()
 
     def __repr__(self) -> str:

@@ -40,16 +40,16 @@ def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Que
     """
     # Its log goes to the logger in `options`, or rather nowhere, since it is not polled: what
     # matters is in the errors below.
-    admin = _admin(options)
-    counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
-    half, op = counts[names.half], counts[names.op]
-    if half != op:
-        raise SendError(
-            f"topic {names.half} has {half} partitions and {names.op} has {op}; a queue is the "
-            "same partition of both: `txresolver topics create` says how to put it right"
-        )
-    half_bytes, op_bytes = (_max_bytes(admin, name, timeout) for name in (names.half, names.op))
-    return Queues(half, half_bytes, op_bytes)
+    with _admin(options) as admin:
+        counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
+        half, op = counts[names.half], counts[names.op]
+        if half != op:
+            raise SendError(
+                f"topic {names.half} has {half} partitions and {names.op} has {op}; a queue is the "
+                "same partition of both: `txresolver topics create` says how to put it right"
+            )
+        half_bytes, op_bytes = (_max_bytes(admin, name, timeout) for name in (names.half, names.op))
+        return Queues(half, half_bytes, op_bytes)
 
 
 def _admin(options: Mapping[str, Any]) -> AdminClient:

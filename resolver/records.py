@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from .errors import ResolverError
+from .headers import headers_of
 from .kafka import client_config
 from .protocol import Names, StoredRecord
 from .settings import Settings
@@ -170,8 +171,5 @@ def _next(offsets: Range, found: list[StoredRecord]) -> int:
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:
-    try:
-        headers = message.headers() or []
-    except UnicodeDecodeError:
-        headers = None
-    return StoredRecord(offset, message.timestamp()[1], message.key(), message.value(), headers)
+    stored_at_ms = message.timestamp()[1]
+    return StoredRecord(offset, stored_at_ms, message.key(), message.value(), headers_of(message))

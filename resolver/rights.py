@@ -67,7 +67,7 @@ class Principals:
             if principal is not None and not legal_principal(principal):
                 raise SettingsError(
                     f"--{role}-principal is {principal!r}; give it as Kafka's ACLs have it, such "
-                    f"as User:{role}"
+                    f"as User:{role}, and not everybody"
                 )
 
 

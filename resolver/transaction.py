@@ -70,7 +70,7 @@ class Transaction:
         self.end(_COMMIT)
 
     def rollback(self) -> None:
-        """Drop the message; returns at once."""
+        """Drop the message, where the local transaction is sure not to commit; returns at once."""
         self.end(_ROLLBACK)
 
     def unknown(self, remark: str = "the application does not know yet") -> None:
@@ -79,21 +79,22 @@ class Transaction:
 
     def end(self, answer: Answer) -> None:
         """End it; again with the same state does nothing, with another raises `SendError`."""
-        with self._lock:
-            if self._answer is not None:
-                if self._answer.state is answer.state:
-                    return
-                raise SendError(
-                    f"transaction {self.transaction_id} was ended with "
-                    f"{self._answer.state.value} already; {answer.state.value} comes too late"
-                )
-            self._answer = answer
-        self._ending.end(self.message, self.queue, self.offset, answer)
+        before = self.end_if_open(answer)
+        if before is not None and before.state is not answer.state:
+            raise SendError(
+                f"transaction {self.transaction_id} was ended with "
+                f"{before.state.value} already; {answer.state.value} comes too late"
+            )
 
-    def end_if_open(self, answer: Answer) -> None:
-        """End it unless that was done already."""
-        if self._answer is None:
-            self.end(answer)
+    def end_if_open(self, answer: Answer) -> Answer | None:
+        """End it unless that was done already, by another thread too; return with what it was."""
+        with self._lock:
+            before = self._answer
+            if before is None:
+                self._answer = answer
+        if before is None:
+            self._ending.end(self.message, self.queue, self.offset, answer)
+        return before
 
     def result(self) -> TransactionSendResult:
         """Return the result; UNKNOWN while it is not ended."""
@@ -110,21 +111,19 @@ class Transaction:
 
 @contextmanager
 def ending_all(transactions: Sequence[Transaction]) -> Iterator[None]:
-    """Commit on a normal exit, roll back on an exception, what was not ended inside.
+    """End what was not ended inside: commit on a normal exit, UNKNOWN on an exception.
 
-    Ctrl-C, SystemExit and a cancelled task may come while the database commits or just after:
-    nobody here knows, the check does.
+    Whatever it is may come while the database commits or just after, as where the reply to its
+    COMMIT is lost: nobody here knows, the check does.
     """
     try:
         yield
-    except Exception:
-        answer = _ROLLBACK
-        raise
     except BaseException as error:
-        answer = unknown(f"interrupted by {type(error).__name__}")
+        _end_open(transactions, unknown(f"the block raised {type(error).__name__}"))
         raise
-    else:
-        answer = _COMMIT
-    finally:
-        for transaction in transactions:
-            transaction.end_if_open(answer)
+    _end_open(transactions, _COMMIT)
+
+
+def _end_open(transactions: Sequence[Transaction], answer: Answer) -> None:
+    for transaction in transactions:
+        transaction.end_if_open(answer)

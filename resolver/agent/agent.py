@@ -22,6 +22,7 @@ from .progress import Progress
 
 _log = logging.getLogger(__name__)
 _READ_SECONDS = 0.1
+_ARRIVING_SECONDS = 10.0
 Self = TypeVar("Self", bound="Agent")
 
 
@@ -139,19 +140,25 @@ class Agent:
                 pool.close()
 
     def _loop(self, reader: CheckReader, asking: Asking) -> None:
+        timeout = self._limits.check_timeout_ms / 1000
         while not self._stopping.is_set():
             reader.read(_READ_SECONDS)
             asking.tend()
             reader.store()
             if reader.assigned:
                 self._ready.set()
-        self._finish(reader, asking)
+            if asking.hung():
+                # With the UNKNOWNs stored their offsets are committed: else whoever comes next
+                # hangs at the same checks, and never gets to those behind them.
+                self._finish(reader, asking, _ARRIVING_SECONDS)
+                raise _hung(timeout)
+        # Longer than any listener may take, and an answer on its way.
+        self._finish(reader, asking, timeout + _ARRIVING_SECONDS)
 
-    def _finish(self, reader: CheckReader, asking: Asking) -> None:
+    def _finish(self, reader: CheckReader, asking: Asking, seconds: float) -> None:
         """Wait for the answers that were begun; what waits is asked again by somebody."""
         reader.stop_reading()
-        # Longer than any listener may take, and an answer on its way.
-        deadline = time.monotonic() + self._limits.check_timeout_ms / 1000 + 10
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._holding.drop_waiting()
             if not len(self._holding):
@@ -166,3 +173,11 @@ class Agent:
             limits.check_thread_pool_max_size,
             f"txresolver-check-{self.group}",
         )
+
+
+def _hung(timeout: float) -> AgentHung:
+    return AgentHung(
+        f"every thread waits for a listener that has not returned within {timeout:g} s; see what "
+        "check_local_transaction waits for, or raise check_timeout_ms or "
+        "check_thread_pool_max_size"
+    )

@@ -12,7 +12,8 @@ from ..listener import check_listener
 from ..protocol import Names
 from .agent import Agent
 from .asking import Submits
-from .limits import AgentLimits
+from .checks import check_consumer_options
+from .limits import AgentLimits, check_whole
 from .outlet import OwnOutlet
 
 __all__ = ["TransactionAgent"]
@@ -32,7 +33,7 @@ class TransactionAgent(Agent):
     | check_thread_pool_min_size, ..._max_size | threads that ask the listener |
     | executor | runs the asking instead; `..._max_size` still limits what is asked at once |
     | check_request_hold_max | checks held at most; then none are fetched |
-    | check_timeout_ms | after this the answer is UNKNOWN; a later one is sent all the same |
+    | check_timeout_ms | after this a check is not answered; a later answer is sent all the same |
 
     The others are the producer's. When all threads wait for a listener that hangs, the agent
     ends with `AgentHung` in `failure`, raised by `join`; the checks go to another member.
@@ -63,7 +64,10 @@ class TransactionAgent(Agent):
             check_request_hold_max,
             check_timeout_ms,
         )
+        check_whole("op_max_bytes", op_max_bytes, 1)
+        check_whole("op_linger_ms", op_linger_ms, 0)
         names = Names(topic_prefix)
         options = client_options(bootstrap_servers, kafka, group)
+        check_consumer_options(options, group)
         outlet = OwnOutlet(options, names, group, op_max_bytes, op_linger_ms, end_hooks)
         super().__init__(group, listener, names, options, outlet, limits, executor)

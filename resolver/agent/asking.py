@@ -7,11 +7,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ..ending import Ending
-from ..errors import AgentHung
-from ..listener import Answer, ask, unknown
+from ..listener import Answer, ListenerGone, ask, failure_of, unknown
 from ..message import Message
 from .holding import Held, Holding
 from .limits import AgentLimits
@@ -48,42 +48,58 @@ class Asking:
         self._timeout = limits.check_timeout_ms / 1000
         self._lock = threading.Lock()
         self._submitted = 0
+        self._submitted_at = 0.0
+        self._gone: ListenerGone | None = None
         self._unsent: deque[tuple[float, Held, Answer]] = deque()
 
     def hand_out(self) -> None:
         """Submit as many tasks as there is work and room for."""
         while self._may_submit():
             try:
-                self._pool.submit(self._ask_next)
+                task = self._pool.submit(self._ask_next)
             except BaseException:
                 self._returned()
                 raise
+            if isinstance(task, Future):
+                task.add_done_callback(self._note)
 
     def tend(self) -> None:
-        """Answer what takes too long, send again what did not arrive; raises `AgentHung`."""
+        """Answer what takes too long, send again what did not arrive; raises `ListenerGone`."""
+        if self._gone is not None:
+            raise self._gone
         now = time.monotonic()
-        for held in self._holding.take_overdue(now, self._timeout):
+        late, needless = self._holding.take_overdue(now, self._timeout)
+        for held in late:
             remark = f"the listener did not answer within {self._timeout:g} s"
             _log.warning("transaction %s: %s", held.check.half.transaction_id, remark)
             self._send(held, unknown(remark))
+        for held in needless:
+            self._progress.done(held.place)
         self._send_again(now)
-        if self._holding.hung(now, self._threads, self._timeout, self._submitted):
-            raise AgentHung(
-                f"every thread waits for a listener that has not returned within "
-                f"{self._timeout:g} s; see what check_local_transaction waits for, or raise "
-                "check_timeout_ms or check_thread_pool_max_size"
-            )
         self.hand_out()
+
+    def hung(self) -> bool:
+        """Whether every thread waits for a listener that does not return."""
+        with self._lock:
+            submitted, submitted_at = self._submitted, self._submitted_at
+        now = time.monotonic()
+        return self._holding.hung(now, self._threads, self._timeout, submitted, submitted_at)
 
     def _may_submit(self) -> bool:
         with self._lock:
             may = self._submitted < min(self._threads, self._holding.wanted())
-            self._submitted += may
+            if may:
+                self._submitted += 1
+                self._submitted_at = time.monotonic()
             return may
 
     def _returned(self) -> None:
         with self._lock:
             self._submitted -= 1
+
+    def _note(self, task: Future[Any]) -> None:
+        if task.cancelled():  # as by an executor that is shut down: it never ran
+            self._returned()
 
     def _ask_next(self) -> None:
         held = self._holding.take(time.monotonic())
@@ -96,8 +112,13 @@ class Asking:
             self.hand_out()
 
     def _ask(self, held: Held) -> None:
-        message = _message(held)
-        answer = ask(self._listener.check_local_transaction, message)
+        try:
+            answer = ask(self._listener.check_local_transaction, _message(held))
+        except ListenerGone as gone:
+            self._gone = gone
+            return
+        except BaseException as error:  # CancelledError, SystemExit: no thread may be lost by one
+            answer = failure_of(self._listener.check_local_transaction, error)
         if self._holding.finish(held, time.monotonic()):
             self._send(held, answer)
         else:

@@ -8,13 +8,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ..errors import ProtocolError
+from ..errors import ProtocolError, SettingsError
+from ..headers import headers_of
 from ..protocol import Check, Names, decode_check
 from ..protocol.names import MAX_OFFSET
 from .holding import Held, Holding
 from .progress import Place, Progress
 
 _log = logging.getLogger(__name__)
+_silent = logging.Logger("options", logging.CRITICAL + 1)
 _FETCH = 500
 
 
@@ -99,7 +101,9 @@ class CheckReader:
             self._progress.done(needless.place)
 
     def _decode(self, message: Message) -> Check:
-        headers: Any = message.headers() or []
+        headers = headers_of(message)
+        if headers is None:
+            raise ProtocolError("a header's name is no UTF-8")
         value: Any = message.value()
         check = decode_check(value, headers, self._names.prefix)
         if check.half.group != self._group:
@@ -145,15 +149,30 @@ class CheckReader:
         self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
+        # librdkafka would remember the pause, and fetch nothing of one that comes back.
+        self._consumer.resume(partitions)
         numbers = {place.partition for place in partitions}
         self._holding.drop(numbers)
         self._progress.forget(numbers)
 
 
+def check_consumer_options(options: Mapping[str, Any], group: str) -> None:
+    """Raise `SettingsError` for what librdkafka refuses, by making a consumer without brokers."""
+    trial = _consumer_options(options, group)
+    for name in ("bootstrap.servers", "oauth_cb"):  # a consumer with the latter asks for a token
+        trial.pop(name, None)
+    try:
+        Consumer({**trial, "logger": _silent}).close()
+    except KafkaException as error:
+        raise SettingsError(f"librdkafka refused an option: {error.args[0].str()}") from error
+
+
 def _consumer_options(options: Mapping[str, Any], group: str) -> dict[str, Any]:
+    # A dead member's checks go to another one after this; the new protocol has it in the broker.
+    session = {} if options.get("group.protocol") == "consumer" else {"session.timeout.ms": 10_000}
     return {
+        **session,
         "auto.commit.interval.ms": 1000,
-        "session.timeout.ms": 10_000,  # a dead member's checks go to another one after this
         "topic.metadata.refresh.interval.ms": 2000,  # its topic may be made at any time
         **options,
         "group.id": group,

@@ -30,7 +30,8 @@ class Held:
 class Holding:
     """Thread-safe; of several waiting checks for one half it keeps the newest.
 
-    A half is asked about by one thread at a time, unless that one is overdue.
+    A half is asked about by one thread at a time. While that one is overdue, checks of the half
+    are needless: its late answer is sent all the same, and they would take thread after thread.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,8 @@ class Holding:
     def put(self, held: Held) -> Held | None:
         """Hold a check; return the one that it makes needless, maybe itself."""
         with self._lock:
+            if any(one.overdue and one.half_id == held.half_id for one in self._running):
+                return held
             older = self._waiting.get(held.half_id)
             if older is not None and older.check.times > held.check.times:
                 return held
@@ -58,7 +61,7 @@ class Holding:
     def take(self, now: float) -> Held | None:
         """Take the first check that may be asked."""
         with self._lock:
-            busy = {held.half_id for held in self._running if not held.overdue}
+            busy = {held.half_id for held in self._running}
             free = (held for half_id, held in self._waiting.items() if half_id not in busy)
             held = next(free, None)
             if held is not None:
@@ -78,8 +81,11 @@ class Holding:
             self._on_the_way += not held.overdue
             return not held.overdue
 
-    def take_overdue(self, now: float, timeout: float) -> list[Held]:
-        """Mark and return what is being asked for too long; UNKNOWN is on the way for each."""
+    def take_overdue(self, now: float, timeout: float) -> tuple[list[Held], list[Held]]:
+        """Mark and return what is being asked for too long, and what waits for it, now needless.
+
+        UNKNOWN is on the way for each of the first.
+        """
         with self._lock:
             late = [
                 held
@@ -89,7 +95,8 @@ class Holding:
             for held in late:
                 held.overdue = True
             self._on_the_way += len(late)
-            return late
+            behind = (self._waiting.pop(held.half_id, None) for held in late)
+            return late, [held for held in behind if held is not None]
 
     def arrived(self) -> None:
         """Note that an answer is stored."""
@@ -115,14 +122,17 @@ class Holding:
         with self._lock:
             return len(self._waiting) + len(self._running)
 
-    def hung(self, now: float, threads: int, timeout: float, submitted: int) -> bool:
+    def hung(
+        self, now: float, threads: int, timeout: float, submitted: int, submitted_at: float
+    ) -> bool:
         """Whether nobody can ask any more: every thread waits for a listener that is overdue.
 
-        A caller's executor may have fewer threads than we may use: then tasks wait for one.
+        A caller's executor may have fewer threads than we may use: then tasks wait for one, the
+        last since `submitted_at`.
         """
         with self._lock:
             overdue = sum(held.overdue for held in self._running)
             if overdue == 0 or overdue < len(self._running):
                 return False
-            stuck = submitted > overdue and now - self._last_progress >= 2 * timeout
-            return overdue >= threads or stuck
+            idle = now - max(self._last_progress, submitted_at)
+            return overdue >= threads or (submitted > overdue and idle >= 2 * timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from ..errors import SettingsError
 
@@ -15,7 +16,7 @@ class AgentLimits:
     | --- | --- |
     | check_thread_pool_min_size, ..._max_size | threads that ask the listener |
     | check_request_hold_max | checks held at most; then none are fetched |
-    | check_timeout_ms | how long a listener may take before its answer is UNKNOWN |
+    | check_timeout_ms | how long a listener may take before it has not answered |
     """
 
     check_thread_pool_min_size: int = 1
@@ -25,12 +26,16 @@ class AgentLimits:
 
     def __post_init__(self) -> None:
         for known in fields(self):
-            value = getattr(self, known.name)
-            if type(value) is not int or value < 1:
-                raise SettingsError(f"{known.name} is {value!r}; give a whole number above 0")
+            check_whole(known.name, getattr(self, known.name), 1)
         least, most = self.check_thread_pool_min_size, self.check_thread_pool_max_size
         if least > most:
             raise SettingsError(
                 f"check_thread_pool_min_size is {least} and check_thread_pool_max_size {most}; "
                 "the first can't be greater"
             )
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise `SettingsError` unless an argument is a whole number from `least` on."""
+    if type(value) is not int or value < least:
+        raise SettingsError(f"{name} is {value!r}; give a whole number from {least} on")

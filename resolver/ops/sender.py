@@ -38,6 +38,7 @@ class OpSender:
         self._changed = threading.Condition()
         self._lingering = False
         self._closing = False
+        self._done = False
         self._thread = threading.Thread(
             target=self._run, name=f"txresolver-ops-{group}", daemon=True
         )
@@ -48,7 +49,7 @@ class OpSender:
     ) -> None:
         """Send an end with others of the same key, within the linger time; returns at once."""
         with self._changed:
-            if not self._thread.is_alive():
+            if self._done or not self._thread.is_alive():
                 _log.warning("an end of group %s came after the close; it is not sent", self._group)
                 return
             full = self._packer.add(key, offset, transaction_id, time.monotonic(), on_stored)
@@ -87,6 +88,7 @@ class OpSender:
             if packs:
                 return packs
             if self._closing:
+                self._done = True  # the thread may live on for a moment; it sends nothing more
                 return None
             self._changed.wait(None if due_at is None else due_at - now)
 

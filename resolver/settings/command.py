@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            raise SettingsError(
-                f"--set needs name=value, such as --set queues=4 (got {name.strip()!r})"
-            )
+            # After a name anything may be a secret whose = was forgotten or is another sign.
+            told = re.split(r"[\s:]", name.strip())[0]
+            raise SettingsError(f"--set needs name=value, such as --set queues=4 (got {told!r})")
         parsed[name.strip()] = value
     return parsed
 

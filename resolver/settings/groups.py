@@ -14,7 +14,7 @@ from ..protocol.names import legal_group
 
 TABLE = "groups"
 _KEYS = ("topics", "principal")
-_PRINCIPAL = re.compile(r"[A-Za-z]+:\S(?:.*\S)?")
+_PRINCIPAL = re.compile(r"[A-Za-z]+:(?!\*$)\S(?:.*\S)?")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def limits(groups: Mapping[str, Group]) -> dict[str, list[str]]:
 
 
 def legal_principal(principal: Any) -> bool:
-    """Whether it is a principal as Kafka writes it: `User:orders`."""
+    """Whether it is a principal as Kafka writes it: `User:orders`; `User:*` is everybody."""
     return isinstance(principal, str) and _PRINCIPAL.fullmatch(principal) is not None
 
 
@@ -95,5 +95,5 @@ def _check_principal(name: str, principal: Any) -> None:
     if not legal_principal(principal):
         raise SettingsError(
             f"principal of [groups.{name}] is {principal!r}; give it as Kafka's ACLs have it, "
-            "such as 'User:orders'"
+            "such as 'User:orders', and not everybody"
         )

@@ -232,7 +232,7 @@ class Settings:
     )
     check_timeout_ms: int = setting(
         10_000,
-        "Time after which a listener that does not return counts as UNKNOWN.",
+        "Time after which a listener that does not return has not answered the check.",
         section=PRODUCER,
         unit="ms",
         bounds=(1, _DAY_MS),

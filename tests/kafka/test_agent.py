@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from protocol_topics import ProtocolTopics, until
+from raw_header import write_with_header
 
 from resolver import (
     AgentHung,
@@ -128,23 +130,26 @@ def test_the_listener_sees_that_a_message_was_cut(topics: ProtocolTopics) -> Non
     assert len(message.body or b"") < 50_000
 
 
-@pytest.mark.parametrize("says", [None, "COMMIT_MESSAGE", KeyError("order")])
-def test_an_exception_or_no_status_is_unknown_with_a_remark(
+@pytest.mark.parametrize(
+    "says", [None, "COMMIT_MESSAGE", KeyError("order"), SystemExit(1), CancelledError()]
+)
+def test_an_exception_or_no_status_is_unknown_with_a_remark_and_no_answer(
     topics: ProtocolTopics, says: Any
 ) -> None:
     def fails(message: Message) -> Any:
-        if isinstance(says, Exception):
+        if isinstance(says, BaseException):
             raise says
         return says
 
-    with agent_of(topics, Answers(fails)):
+    with agent_of(topics, Answers(fails), check_thread_pool_max_size=1):
         topics.check(group_of(topics), 17)
         until(topics.ends)
         topics.check(group_of(topics), 18)
         until(lambda: len(topics.ends()) == 2)
-    assert {(op.state, type(says).__name__ in (op.remark or "")) for _, op in topics.ops()} == {
-        (UNKNOWN, True)
-    }
+        until(lambda: topics.committed(group_of(topics)) == 2)
+    ops = [op for _, op in topics.ops()]
+    assert {(op.state, type(says).__name__ in (op.remark or "")) for op in ops} == {(UNKNOWN, True)}
+    assert not any(op.from_check for op in ops)  # it would count as one of the last answers
 
 
 def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
@@ -163,6 +168,20 @@ def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
         until(lambda: topics.committed(group) == 5)
     assert topics.ends() == [(19, "COMMIT_MESSAGE")]
     assert caplog.text.count("is passed over") == 4
+
+
+def test_a_check_with_a_header_name_that_is_no_text_is_passed_over(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, topic = group_of(topics), topics.names.check(group_of(topics))
+    # After many others: the interpreter treats a frequent call otherwise.
+    topics.write(*(topics.record_of_check(group, offset, partition=0) for offset in range(300)))
+    write_with_header(topics.bootstrap, topic, b"\xff\xfe")
+    topics.check(group, 300)
+    with agent_of(topics, Answers()):
+        until(lambda: topics.committed(group) == 302)
+    assert {offset for offset, _ in topics.ends()} == set(range(301))
+    assert "is passed over: a header's name is no UTF-8" in caplog.text
 
 
 def test_of_several_waiting_checks_for_one_half_only_the_newest_is_asked(
@@ -260,6 +279,7 @@ def test_a_listener_that_takes_too_long_is_unknown_and_its_late_answer_is_sent(
         until(lambda: topics.committed(group) == 1)
         [(_, op)] = topics.ops()
         assert "did not answer within 0.3 s" in (op.remark or "")
+        assert not op.from_check
         gate.open.set()
         until(lambda: topics.ends() == [(17, "UNKNOWN"), (17, "COMMIT_MESSAGE")])
 
@@ -279,6 +299,49 @@ def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
     with agent_of(topics, Answers()):
         until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
     gate.open.set()
+
+
+def test_a_half_whose_listener_hangs_takes_one_thread_however_often_it_is_checked(
+    topics: ProtocolTopics,
+) -> None:
+    group = group_of(topics)
+    gate = threading.Event()
+
+    def hangs_at_17(message: Message) -> TransactionStatus:
+        assert message.half_offset != "0:17" or gate.wait(60)
+        return COMMIT
+
+    listener = Answers(hangs_at_17)
+    with agent_of(topics, listener, check_timeout_ms=300, check_thread_pool_max_size=2) as agent:
+        topics.check(group, 17)
+        until(lambda: topics.ends() == [(17, "UNKNOWN")])
+        for times in (2, 3, 4):
+            topics.check(group, 17, times)
+        topics.check(group, 18)
+        until(lambda: topics.committed(group) == 5)
+        assert agent.alive
+        assert [m.half_offset for m in listener.asked] == ["0:17", "0:18"]
+        gate.set()
+        until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
+
+
+def test_after_it_hung_the_checks_behind_those_are_asked(topics: ProtocolTopics) -> None:
+    group = group_of(topics)
+    gate = threading.Event()
+
+    def hangs(message: Message) -> TransactionStatus:
+        assert message.half_offset == "0:3" or gate.wait(60)
+        return COMMIT
+
+    limits = {"check_timeout_ms": 300, "check_thread_pool_max_size": 2}
+    topics.write(*(topics.record_of_check(group, offset, partition=0) for offset in (1, 2, 3)))
+    with agent_of(topics, Answers(hangs), ready=False, **limits) as agent:
+        with pytest.raises(AgentHung):
+            agent.join(60)
+    assert topics.committed(group) == 2
+    with agent_of(topics, Answers(hangs), **limits):
+        until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
+        gate.set()
 
 
 def test_the_callers_executor_asks(topics: ProtocolTopics) -> None:
@@ -335,6 +398,18 @@ def test_two_agents_share_the_checks_and_lose_none_when_one_leaves(
     assert topics.committed(group) == 80
 
 
+def test_an_agent_that_was_full_when_another_joined_reads_on(topics: ProtocolTopics) -> None:
+    group = group_of(topics)
+    gate = Gate()
+    records = [topics.record_of_check(group, offset, partition=offset % 2) for offset in range(40)]
+    topics.write(*records)
+    with agent_of(topics, gate, check_request_hold_max=5) as full:
+        until(lambda: full.held == 5)
+        with agent_of(topics, Answers(), check_request_hold_max=5):
+            gate.open.set()
+            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+
+
 def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: ProtocolTopics) -> None:
     ends: list[TransactionEnd] = []
     with TransactionProducer(
@@ -350,6 +425,51 @@ def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: Protoco
         until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
         assert producer.agent is not None and producer.agent.alive
     assert [(end.offset, end.from_check) for end in ends] == [(0, False), (17, True)]
+
+
+def test_a_hook_that_exits_harms_neither_the_agent_nor_other_hooks(
+    topics: ProtocolTopics,
+) -> None:
+    ends: list[int] = []
+
+    def exits(end: TransactionEnd) -> None:
+        raise SystemExit(1)
+
+    hooks = [exits, lambda end: ends.append(end.offset)]
+    with agent_of(topics, Answers(), end_hooks=hooks) as agent:
+        for offset in (17, 18):
+            topics.check(group_of(topics), offset)
+        until(lambda: sorted(ends) == [17, 18])
+        until(lambda: len(topics.ends()) == 2)
+        assert agent.alive
+
+
+def test_agents_of_the_new_group_protocol_share_the_checks(topics: ProtocolTopics) -> None:
+    group, kafka = group_of(topics), {"group.protocol": "consumer"}
+    topics.write(
+        *(topics.record_of_check(group, offset, partition=offset % 2) for offset in range(40))
+    )
+    gate = Gate()
+    with agent_of(topics, gate, kafka=kafka, check_request_hold_max=5) as full:
+        until(lambda: full.held == 5)
+        with agent_of(topics, Answers(), kafka=kafka, check_request_hold_max=5):
+            gate.open.set()
+            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+
+
+def test_a_callback_of_the_options_that_raises_costs_no_check(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(statistics: str) -> None:
+        raise RuntimeError("a callback")
+
+    kafka = {"stats_cb": fails, "statistics.interval.ms": "50"}
+    with agent_of(topics, Answers(), kafka=kafka) as agent:
+        for offset in range(20):
+            topics.check(group_of(topics), offset)
+        until(lambda: sorted(offset for offset, _ in topics.ends()) == list(range(20)))
+        assert agent.alive
+    assert "stats_cb of the kafka options failed" in caplog.text
 
 
 def test_it_goes_on_after_its_broker_was_away(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from resolver import (
     HalfNotAcknowledged,
     Message,
     SendError,
+    TransactionAgent,
     TransactionListener,
     TransactionStatus,
+    TxResolverError,
 )
 from resolver.broker import Broker
 
@@ -142,7 +145,7 @@ def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTop
         assert len({r.half_offset for r in results}) == 50
 
     run(scenario())
-    assert sorted(states(topics)) == ["COMMIT_MESSAGE"] * 50 + ["ROLLBACK_MESSAGE"] * 50
+    assert sorted(states(topics)) == ["COMMIT_MESSAGE"] * 50 + ["UNKNOWN"] * 50
 
 
 def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: ProtocolTopics) -> None:
@@ -150,9 +153,9 @@ def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: Protocol
         async with producer_of(topics) as producer:
             async with producer.transaction(MESSAGE) as committed:
                 assert committed.state is None
-            with pytest.raises(ZeroDivisionError):
-                async with producer.transaction(MESSAGE) as rolled_back:
-                    raise ZeroDivisionError
+            with pytest.raises(asyncio.TimeoutError):
+                async with producer.transaction(MESSAGE) as timed_out:
+                    await asyncio.wait_for(asyncio.Event().wait(), 0.01)
             began = asyncio.Event()
 
             async def hangs() -> None:
@@ -165,10 +168,10 @@ def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: Protocol
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert (committed.state, rolled_back.state) == (COMMIT, ROLLBACK)
+        assert (committed.state, timed_out.state) == (COMMIT, UNKNOWN)
 
     run(scenario())
-    assert sorted(states(topics)) == ["COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOWN"]
+    assert sorted(states(topics)) == ["COMMIT_MESSAGE", "UNKNOWN", "UNKNOWN"]
 
 
 def test_a_half_that_is_not_waited_for_to_the_end_is_rolled_back_when_it_turns_up(
@@ -215,6 +218,55 @@ def test_a_start_that_is_cancelled_leaves_nothing_running(topics: ProtocolTopics
 
     run(scenario())
     until(lambda: own_threads() == [])
+
+
+@pytest.mark.parametrize("cancels", [0, 2])
+def test_a_start_whose_loop_ends_leaves_nothing_running(
+    topics: ProtocolTopics, cancels: int
+) -> None:
+    async def scenario() -> None:
+        starting = asyncio.create_task(producer_of(topics, checks_elsewhere=False).start())
+        await asyncio.sleep(0)
+        for _ in range(cancels):
+            starting.cancel()
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())  # it cancels all tasks at its end
+    until(lambda: own_threads() == [])
+
+
+def test_an_agent_whose_loop_is_closed_answers_nothing_and_leaves_it_to_others(
+    topics: ProtocolTopics,
+) -> None:
+    producer = producer_of(topics, listener=Orders(ROLLBACK), checks_elsewhere=False)
+    asyncio.run(producer.start())
+    assert producer.agent is not None and producer.agent.wait_ready(60)
+    topics.check(group_of(topics), 17)
+    with pytest.raises(TxResolverError, match="event loop of its listener is closed"):
+        producer.agent.join(60)
+    assert topics.ends() == []
+    prefix = topics.names.prefix
+    with TransactionAgent(group_of(topics), topics.bootstrap, PlainOrders(), topic_prefix=prefix):
+        until(lambda: topics.ends() == [(17, "ROLLBACK_MESSAGE")])
+    asyncio.run(producer.close())
+
+
+def test_it_closes_while_all_threads_of_asyncio_wait(topics: ProtocolTopics) -> None:
+    gate = threading.Event()
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        producer = producer_of(topics)
+        await producer.start()
+        waiting = loop.run_in_executor(None, gate.wait)
+        try:
+            await asyncio.wait_for(producer.close(), 20)
+        finally:
+            gate.set()
+        await waiting
+
+    run(scenario())
 
 
 def test_it_sends_only_in_the_loop_that_it_was_started_in(topics: ProtocolTopics) -> None:

@@ -167,14 +167,17 @@ def test_a_block_commits_on_its_normal_end(topics: ProtocolTopics) -> None:
     assert end_of(topics, tx.result()) == ["COMMIT_MESSAGE"]
 
 
-def test_an_exception_in_a_block_rolls_back_and_goes_on(topics: ProtocolTopics) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError, KeyboardInterrupt])
+def test_an_exception_in_a_block_is_unknown_and_goes_on(
+    topics: ProtocolTopics, error: type[BaseException]
+) -> None:
+    """The database may have committed before it came."""
     with producer_of(topics) as producer:
-        with pytest.raises(ZeroDivisionError), producer.transaction(MESSAGE) as tx:
-            raise ZeroDivisionError
-        with pytest.raises(KeyboardInterrupt), producer.transaction(MESSAGE) as interrupted:
-            raise KeyboardInterrupt
-    assert end_of(topics, tx.result()) == ["ROLLBACK_MESSAGE"]
-    assert end_of(topics, interrupted.result()) == ["UNKNOWN"]
+        with pytest.raises(error), producer.transaction(MESSAGE) as tx:
+            raise error
+    assert end_of(topics, tx.result()) == ["UNKNOWN"]
+    [(_, op)] = topics.ops()
+    assert op.remark == tx.result().remark == f"the block raised {error.__name__}"
 
 
 @pytest.mark.parametrize("way", ["commit", "rollback", "unknown"])
@@ -201,7 +204,7 @@ def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTop
         (queue, element.offset): op.state for queue, op in topics.ops() for element in op.elements
     }
     assert {ends[tx.queue, tx.offset] for tx in good} == {COMMIT}
-    assert {ends[tx.queue, tx.offset] for tx in bad} == {ROLLBACK}
+    assert {ends[tx.queue, tx.offset] for tx in bad} == {UNKNOWN}
     assert len({tx.transaction_id for tx in good + bad}) == len(ends) == 200
     assert {tx.queue for tx in good} == {0, 1}
 
@@ -392,6 +395,17 @@ def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it
     ends = until(lambda: topics.ends())
     assert len(topics.read(topics.names.half)) == 2
     assert [state for _, state in ends] == ["ROLLBACK_MESSAGE"] * 2
+
+
+def test_a_hook_that_exits_does_not_end_the_acknowledgements(topics: ProtocolTopics) -> None:
+    def exits(end: TransactionEnd) -> None:
+        raise SystemExit(1)
+
+    with producer_of(topics, kafka={"linger.ms": "1000"}, end_hooks=[exits]) as producer:
+        with pytest.raises(HalfNotAcknowledged):
+            producer.begin(MESSAGE, timeout=0.1)
+        until(topics.ends)  # rolled back by the thread of the acknowledgements
+        assert producer.begin(MESSAGE, timeout=60).state is None
 
 
 @pytest.fixture

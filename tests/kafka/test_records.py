@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from leftovers import wait_until
 from protocol_topics import ProtocolTopics
+from raw_header import write_with_header
 
 from resolver.broker import Broker
 from resolver.errors import ResolverError
@@ -61,6 +62,16 @@ def test_a_range_has_its_records_in_order_as_they_were_stored(
     whole, _ = records.read(1, Range(0, 5), NOTHING)
     assert offsets(whole) == list(range(5)) and whole[1:4] == halves
     assert records.read(1, NOTHING, Range(2, 3)) == ([], ops[2:])
+
+
+def test_a_record_with_a_header_name_that_is_no_text_is_read_without_headers(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    # After many others: the interpreter treats a frequent call otherwise.
+    topics.write(*(Record(topics.names.half, None, b"", [("a", b"")], 0) for _ in range(300)))
+    write_with_header(topics.bootstrap, topics.names.half, b"\xff\xfe")
+    halves, _ = records.read(0, Range(0, 301), NOTHING)
+    assert [half.headers for half in halves] == [[("a", b"")]] * 300 + [None]
 
 
 def test_aborted_records_are_passed_over_and_a_range_may_end_with_them(

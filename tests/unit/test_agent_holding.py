@@ -34,7 +34,7 @@ def test_a_repeated_check_takes_the_place_of_the_first() -> None:
     assert holding.take(0.0) is again
 
 
-def test_a_half_is_asked_about_by_one_thread_at_a_time_until_that_is_overdue() -> None:
+def test_a_half_is_asked_about_by_one_thread_at_a_time() -> None:
     holding = Holding()
     holding.put(held(1, times=1))
     holding.put(held(2))
@@ -44,9 +44,23 @@ def test_a_half_is_asked_about_by_one_thread_at_a_time_until_that_is_overdue() -
     other = holding.take(1.0)
     assert other is not None and other.check.offset == 2
     assert holding.take(1.0) is None
-    assert holding.take_overdue(10.0, 10.0) == [asked]
+    assert holding.finish(asked, 2.0)
     newer = holding.take(10.0)
     assert newer is not None and newer.check.times == 2
+
+
+def test_checks_of_a_half_whose_listener_is_overdue_are_needless_until_it_returns() -> None:
+    holding = Holding()
+    holding.put(held(1, times=1))
+    asked = holding.take(0.0)
+    behind, later, after = (held(1, times=times) for times in (2, 3, 4))
+    assert asked is not None and holding.put(behind) is None
+    assert holding.take_overdue(10.0, 10.0) == ([asked], [behind])
+    assert holding.put(later) is later
+    assert holding.take(10.0) is None
+    holding.finish(asked, 11.0)
+    assert holding.put(after) is None
+    assert holding.take(11.0) is after
 
 
 def test_what_is_held_is_counted_until_its_answer_arrived() -> None:
@@ -67,9 +81,9 @@ def test_an_overdue_answer_is_late_and_counted_once() -> None:
     holding.put(held(1))
     one = holding.take(0.0)
     assert one is not None
-    assert holding.take_overdue(9.9, 10.0) == []
-    assert holding.take_overdue(10.0, 10.0) == [one]
-    assert holding.take_overdue(11.0, 10.0) == []
+    assert holding.take_overdue(9.9, 10.0) == ([], [])
+    assert holding.take_overdue(10.0, 10.0) == ([one], [])
+    assert holding.take_overdue(11.0, 10.0) == ([], [])
     assert len(holding) == 1  # the UNKNOWN on its way
     holding.arrived()
     assert holding.finish(one, 12.0) is False
@@ -82,10 +96,10 @@ def test_it_is_hung_when_every_thread_is_overdue() -> None:
         holding.put(held(offset))
     holding.take(0.0), holding.take(5.0)
     holding.take_overdue(10.0, 10.0)
-    assert not holding.hung(10.0, threads=2, timeout=10.0, submitted=2)
+    assert not holding.hung(10.0, threads=2, timeout=10.0, submitted=2, submitted_at=0.0)
     holding.take_overdue(15.0, 10.0)
-    assert holding.hung(15.0, threads=2, timeout=10.0, submitted=2)
-    assert not holding.hung(15.0, threads=3, timeout=10.0, submitted=2)
+    assert holding.hung(15.0, threads=2, timeout=10.0, submitted=2, submitted_at=0.0)
+    assert not holding.hung(15.0, threads=3, timeout=10.0, submitted=2, submitted_at=0.0)
 
 
 def test_it_is_hung_when_a_smaller_executor_begins_no_task_any_more() -> None:
@@ -94,8 +108,17 @@ def test_it_is_hung_when_a_smaller_executor_begins_no_task_any_more() -> None:
     holding.put(held(2))
     holding.take(0.0)
     holding.take_overdue(10.0, 10.0)
-    assert not holding.hung(10.0, threads=5, timeout=10.0, submitted=2)
-    assert holding.hung(20.0, threads=5, timeout=10.0, submitted=2)
+    assert not holding.hung(10.0, threads=5, timeout=10.0, submitted=2, submitted_at=0.0)
+    assert holding.hung(20.0, threads=5, timeout=10.0, submitted=2, submitted_at=0.0)
+
+
+def test_a_task_that_was_just_submitted_does_not_wait_for_a_thread_yet() -> None:
+    holding = Holding()
+    holding.put(held(1))
+    holding.take(0.0)
+    holding.take_overdue(10.0, 10.0)
+    holding.put(held(2))
+    assert not holding.hung(90.0, threads=5, timeout=10.0, submitted=2, submitted_at=90.0)
 
 
 def test_checks_of_partitions_that_went_away_are_dropped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from resolver import (
     TransactionProducer,
     TransactionStatus,
 )
+from resolver.async_listener import ask_in_loop
 from resolver.listener import ask, load_listener
 
 NOWHERE = "127.0.0.1:1"
@@ -101,6 +103,23 @@ def test_an_option_that_librdkafka_does_not_know_is_named() -> None:
         TransactionProducer("orders", NOWHERE, Commits(), kafka={"no.such.option": "1"})
 
 
+@pytest.mark.parametrize(
+    "kafka, why",
+    [
+        ({"max.poll.interval.ms": "5000"}, r"max\.poll\.interval\.ms"),
+        ({"group.protocol": "consumer", "session.timeout.ms": "9000"}, r"session\.timeout\.ms"),
+        ({"partition.assignment.strategy": "nonsense"}, "partition.assignment.strategy"),
+    ],
+)
+def test_an_option_that_only_the_agent_can_not_have_is_refused(
+    kafka: dict[str, str], why: str
+) -> None:
+    with pytest.raises(SettingsError, match=why):
+        TransactionProducer("orders", NOWHERE, Commits(), kafka=kafka)
+    with pytest.raises(SettingsError, match=why):
+        TransactionAgent("orders", NOWHERE, Commits(), kafka=kafka)
+
+
 @pytest.mark.parametrize("servers", ["", " ", None])
 def test_without_brokers_it_says_what_to_give(servers: Any) -> None:
     with pytest.raises(SettingsError, match="bootstrap_servers is"):
@@ -121,6 +140,22 @@ def test_limits_of_the_agent_are_checked(limits: dict[str, Any]) -> None:
         TransactionAgent("orders", NOWHERE, Commits(), **limits)
 
 
+@pytest.mark.parametrize(
+    "option", [{"op_linger_ms": "10"}, {"op_linger_ms": -1}, {"op_max_bytes": None}]
+)
+def test_how_ops_are_packed_is_checked(option: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=f"{next(iter(option))} is .*; give a whole number"):
+        TransactionProducer("orders", NOWHERE, Commits(), **option)
+    with pytest.raises(SettingsError, match=f"{next(iter(option))} is .*; give a whole number"):
+        TransactionAgent("orders", NOWHERE, Commits(), **option)
+
+
+@pytest.mark.parametrize("timeout", ["10", 0, True])
+def test_the_time_to_wait_for_kafka_is_checked(timeout: Any) -> None:
+    with pytest.raises(SettingsError, match="send_timeout_ms is"):
+        TransactionProducer("orders", NOWHERE, Commits(), send_timeout_ms=timeout)
+
+
 def test_secrets_are_in_no_repr() -> None:
     agent = TransactionAgent("orders", NOWHERE, Commits(), kafka={"sasl.password": "hunter2"})
     assert "orders" in repr(agent)
@@ -132,7 +167,12 @@ class Asynchronous:
 
 
 @pytest.mark.parametrize(
-    "listener, why", [(object(), "no method check_local"), (Asynchronous(), "is async")]
+    "listener, why",
+    [
+        (object(), "no method check_local"),
+        (Asynchronous(), "is async"),
+        (Commits, r"the class Commits; give .* Commits\(\)"),
+    ],
 )
 def test_a_listener_that_can_not_be_asked_is_refused(listener: Any, why: str) -> None:
     with pytest.raises(ListenerError, match=why):
@@ -155,6 +195,17 @@ def test_an_exception_is_unknown_with_a_remark() -> None:
     answer = ask(fails)
     assert answer.state is TransactionStatus.UNKNOWN
     assert answer.remark == "fails raised KeyError"  # no text: it may quote data
+
+
+@pytest.mark.parametrize("error", [KeyError, StopIteration])
+def test_an_exception_in_the_thread_of_a_task_is_unknown_with_a_remark(
+    error: type[Exception],
+) -> None:
+    def fails() -> None:
+        raise error
+
+    answer = asyncio.run(asyncio.wait_for(ask_in_loop(fails), 5))
+    assert answer == (TransactionStatus.UNKNOWN, f"fails raised {error.__name__}")
 
 
 def test_a_listener_is_loaded_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,11 +58,22 @@ def test_a_delay_is_refused_with_what_to_do(name: str) -> None:
         [("a",)],
         ["ab"],
         {"a": b"1"},
+        iter([("a", b"1")]),
+        {("a", b"1")},
+        "",
+        1,
     ],
 )
 def test_headers_that_kafka_cannot_carry_are_refused(headers: Any) -> None:
     with pytest.raises(MessageRefused, match="header"):
         check_message(legal(headers=headers), "tx.")
+
+
+@pytest.mark.parametrize("none", [None, [], ()])
+def test_a_message_may_have_no_headers(none: Any) -> None:
+    message = legal(headers=none)
+    check_message(message, "tx.")
+    assert half_of(message).headers == []
 
 
 @pytest.mark.parametrize("field", ["body", "key"])

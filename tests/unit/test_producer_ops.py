@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.ops import Pack, Packer, PackKey
+from resolver.ops import OpSender, Pack, Packer, PackKey
 from resolver.protocol import Op, TransactionStatus, decode_op
 from resolver.protocol.names import MAX_OP_ELEMENTS
 
@@ -91,6 +95,31 @@ def test_a_record_is_filled_before_the_next_begins() -> None:
 def test_a_record_has_no_more_elements_than_the_protocol_allows() -> None:
     packs = filled([(COMMIT, 1, "t")] * (MAX_OP_ELEMENTS + 1), 1_000_000)
     assert [len(pack) for pack in packs] == [MAX_OP_ELEMENTS, 1]
+
+
+class SlowToEnd(OpSender):
+    """Its thread has sent all that there is, and still lives."""
+
+    def __init__(self) -> None:
+        self.finished, self.may_end = threading.Event(), threading.Event()
+        connection: Any = None  # nothing is sent
+        super().__init__(connection, "orders", "tx.op")
+
+    def _run(self) -> None:
+        super()._run()
+        self.finished.set()
+        self.may_end.wait(20)
+
+
+def test_an_end_that_comes_after_the_last_was_sent_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sender = SlowToEnd()
+    sender.close(0)
+    assert sender.finished.wait(20)
+    sender.send(COMMIT, 17, ID)
+    sender.may_end.set()
+    assert "came after the close; it is not sent" in caplog.text
 
 
 def test_a_pack_is_due_when_its_first_end_has_lingered() -> None:

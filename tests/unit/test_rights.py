@@ -78,7 +78,7 @@ def test_no_group_is_granted_to_read_what_the_resolver_commits(group: str) -> No
     assert rights(elsewhere, Principals())
 
 
-@pytest.mark.parametrize("principal", ["", "anna", "User:", "User: ", ":anna"])
+@pytest.mark.parametrize("principal", ["", "anna", "User:", "User: ", ":anna", "User:*"])
 def test_a_principal_is_written_as_kafka_has_it(principal: str) -> None:
     with pytest.raises(SettingsError, match=r"--land-principal is .* such as User:land"):
         Principals(land=principal)

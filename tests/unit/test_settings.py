@@ -305,6 +305,13 @@ def test_an_assignment_without_name_or_value_is_refused(assignment: str) -> None
         parse_assignments([assignment])
 
 
+@pytest.mark.parametrize("sign", [":", " ", " : ", "\t"])
+def test_a_refused_assignment_is_quoted_without_its_value(sign: str) -> None:
+    with pytest.raises(SettingsError, match=r"got 'kafka\.sasl\.password'") as refused:
+        parse_assignments([f"kafka.sasl.password{sign}hunter2"])
+    assert "hunter2" not in str(refused.value)
+
+
 def test_a_commands_own_options_win_over_set() -> None:
     settings = load_for_command(
         assignments=["queues=8"], options={"queues": 16, "op_linger_ms": None}

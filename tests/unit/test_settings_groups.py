@@ -51,6 +51,7 @@ def test_sections_are_read_with_their_origin(tmp_path: Path) -> None:
         ("[groups.'a b']", "[groups.'a b'] is for no group; give 1 to 200 of"),
         ("[groups.'tx.a']", "[groups.'tx.a'] is for no group; names under topic_prefix ('tx.')"),
         ("[groups.orders]\nprincipal = 'orders'", "is 'orders'; give it as Kafka's ACLs have it"),
+        ("[groups.orders]\nprincipal = 'User:*'", "such as 'User:orders', and not everybody"),
         ("[groups.orders]\nprincipal = 5", "is 5; give it as Kafka's ACLs have it"),
         ("[groups.'*']\nprincipal = 'User:x'", "give it to the groups by name"),
     ],

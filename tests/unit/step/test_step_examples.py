@@ -170,6 +170,21 @@ def test_unanswered_checks_back_off_by_doubling_until_an_answer_comes() -> None:
     assert queue.at(now, records.fence(6, now)).wake_at_ms == now + INTERVAL
 
 
+def test_an_unknown_without_from_check_answers_nothing() -> None:
+    """An agent sends one where its listener failed: the checks back off, and none is used up."""
+    queue = Driver(Rules(transaction_check_max=1, check_backoff_max_ms=100_000))
+    wakes = [queue.at(1, records.half(0, 0)).wake_at_ms]
+    for op in range(0, 8, 2):
+        now = (wakes[-1] or 0) + 1
+        asked = queue.at(now, records.fence(op, now))
+        assert (checked(asked), ended(asked)) == ([(0, op // 2 + 1)], [])
+        wakes.append(asked.wake_at_ms)
+        failed = queue.at(now + 9, end(op + 1, now + 5, 0, state="UNKNOWN"))
+        assert (refused(failed), ended(failed)) == ([], [])
+    waits = [(b or 0) - (a or 0) - 1 for a, b in pairwise(wakes)]
+    assert waits == [30_000, 60_000, 100_000, 100_000]
+
+
 def test_what_nobody_was_asked_about_is_not_given_up_however_old() -> None:
     queue = Driver(Rules(transaction_check_max=1, count_unanswered_checks=True))
     queue.at(1, records.half(0, 0))
