@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from ..headers import headers_of
 from ..kafka import client_config
 from ..protocol import Headers
 from ..settings import Settings
@@ -100,7 +100,7 @@ class Reader:
             at = (str(message.topic()), int(message.partition() or 0))
             if error is None:
                 offset = int(message.offset() or 0)
-                headers: Any = message.headers() or []
+                headers = headers_of(message) or []
                 self._next[at] = offset + 1
                 read.append(Read(*at, offset, message.key(), message.value(), headers, received_ms))
             elif error.code() == KafkaError._PARTITION_EOF:
