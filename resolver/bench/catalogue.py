@@ -58,7 +58,7 @@ def _client(stage: Stage, scale: Scale) -> Iterator[Found]:
 
 
 def _backlog(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield f"{scale.transactions:,}", backlog(stage, scale.transactions)
+    yield _OURS, backlog(stage, scale.transactions)
 
 
 def _plain(stage: Stage, scale: Scale) -> Iterator[Found]:

@@ -37,7 +37,7 @@ class Goal(NamedTuple):
 
 
 _ROCKETMQ = Figure("rocketmq", "512 bytes", "per_second")
-_BACKLOG = Figure("backlog", "500,000", "per_second")
+_BACKLOG = Figure("backlog", "txresolver", "per_second")
 
 
 def _sustained(form: str, how: str) -> Goal:

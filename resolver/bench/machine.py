@@ -49,11 +49,12 @@ def loop_ms() -> float:
 def said(settings: Settings, scale: Scale) -> dict[str, str]:
     """Return what bears on speed, on both sides."""
     return {
-        "windows": f"{scale.window.seconds:g} s after {scale.window.warm_up:g} s (RocketMQ: "
-        f"{scale.rocketmq.warm_up:g} s)",
+        "windows": f"{scale.window.seconds:g} s after {scale.window.warm_up:g} s, RocketMQ's "
+        f"{scale.rocketmq.seconds:g} s after {scale.rocketmq.warm_up:g} s",
         "backlog": f"{scale.transactions:,}",
         "trigger": f"{settings.trigger_interval_ms} ms",
-        "records in a batch": f"at most {settings.max_offsets_per_trigger:,}",
+        "a batch": f"at most {settings.max_offsets_per_trigger:,} records, of "
+        f"{settings.max_bytes_per_trigger:,} bytes",
         "queues": str(settings.queues),
         "acknowledgement": "acks=all of one replica; RocketMQ: its one broker's",
         "flush": "Kafka leaves it to the operating system, RocketMQ asks for it twice a second "
