@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -35,16 +35,30 @@ def _head(results: Results) -> Iterator[str]:
     """Yield what was run, when, on what and with which settings."""
     for run in results.runs:
         yield f"- `{run['run']}`, {run['at']}, of {run['code']}"
-    last = results.runs[-1]
-    for title, pairs in (("Machine", last["machine"]), ("Settings", last["settings"])):
-        yield from (
-            "",
-            f"{title}: {'; '.join(f'{name} {value}' for name, value in pairs.items())}.",
-        )
+    yield from ("", f"Machine: {_said(results.machine)}.")
+    yield from _settings(results.settings)
     if loop := results.overall("loop_ms"):
         median, least, most = (f"{figure:,.0f}" for figure in loop[:3])
         yield from ("", f"A fixed loop, after each case: {median} ({least} to {most}) ms.")
     yield from ("", "Medians over the rounds; in brackets the least and the most.", "")
+
+
+def _settings(of: Mapping[str, dict[str, str]]) -> Iterator[str]:
+    """Yield the settings that all measurements have, then those that only some have."""
+    alike = dict(set.intersection(*(set(settings.items()) for settings in of.values())))
+    first = next(iter(of.values()))
+    yield from ("", f"Settings: {_said({name: first[name] for name in first if name in alike})}.")
+    some: dict[str, list[str]] = {}
+    for measurement, settings in of.items():
+        others = {name: settings[name] for name in settings if name not in alike}
+        if others:
+            some.setdefault(_said(others), []).append(measurement)
+    for said, measurements in some.items():
+        yield from ("", f"And of {', '.join(measurements)}: {said}.")
+
+
+def _said(pairs: Mapping[str, str]) -> str:
+    return "; ".join(f"{name} {value}" for name, value in pairs.items())
 
 
 def _images(plots: list[Path], document: Path) -> Iterator[str]:

@@ -78,14 +78,17 @@ class Results:
         all_ = list(entries)
         self.runs = [entry for entry in all_ if "run" in entry]
         self._found = list(_of_rounds(all_))
-        if not self.runs:
-            raise ResolverError("these are no results of scripts/bench: no run begins in them")
-        for what in ("machine", "settings"):
-            if any(run[what] != self.runs[0][what] for run in self.runs):
-                raise ResolverError(
-                    f"these results are of different {what}; a report compares only what was "
-                    "measured alike: give each its own file"
-                )
+        if not self.runs or not self._found:
+            raise ResolverError("these are no results of scripts/bench: nothing was measured yet")
+        self.machine: dict[str, str] = self.runs[0]["machine"]
+        if any(run["machine"] != self.machine for run in self.runs):
+            raise _unlike("machines")
+        #: By measurement.
+        self.settings: dict[str, dict[str, str]] = {}
+        for (run, _), entry in self._found:
+            settings = self.runs[run - 1]["settings"]
+            if self.settings.setdefault(entry["measurement"], settings) != settings:
+                raise _unlike(f"settings of {entry['measurement']}")
 
     @classmethod
     def read(cls, path: Path) -> Results:
@@ -97,7 +100,7 @@ class Results:
 
     def measurements(self) -> list[str]:
         """Return what was measured, in its order."""
-        return list(dict.fromkeys(entry["measurement"] for _, entry in self._found))
+        return list(self.settings)
 
     def cases(self, measurement: str) -> list[str]:
         """Return the cases of a measurement, in their order."""
@@ -139,6 +142,13 @@ class Results:
             if (entry["measurement"], entry["case"]) == (measurement, case)
             and figure in entry["figures"]
         }
+
+
+def _unlike(what: str) -> ResolverError:
+    return ResolverError(
+        f"these results are of different {what}; a report has medians only of what was measured "
+        "alike: give each its own file"
+    )
 
 
 def _of_rounds(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Round, Mapping[str, Any]]]:

@@ -166,8 +166,32 @@ def test_results_of_two_machines_are_not_mixed(tmp_path: Path) -> None:
         write_report(found, document(tmp_path))
 
 
-def test_results_of_two_settings_are_not_mixed(tmp_path: Path) -> None:
+def test_rounds_of_two_settings_are_not_mixed(tmp_path: Path) -> None:
     found = results(tmp_path / "bench.jsonl", [1_000])
-    ResultFile(found).begin("scripts/bench --quick", "0123456789", MACHINE, {"queues": "8"})
-    with pytest.raises(ResolverError, match="different settings"):
+    again = ResultFile(found)
+    again.begin("scripts/bench --quick", "0123456789", MACHINE, {"queues": "8"})
+    again.add(1, "latency", "200/s", {"p50_ms": 300})
+    with pytest.raises(ResolverError, match="different settings of latency"):
         write_report(found, document(tmp_path))
+
+
+def test_settings_are_told_by_measurement_where_they_differ(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    file = ResultFile(path)
+    for name, queues in (("latency", "4"), ("idle", "8"), ("checks", "8")):
+        settings = {"trigger": "100 ms", "queues": queues}
+        file.begin(f"scripts/bench {name}", "0123456789", MACHINE, settings)
+        file.add(1, name, "a case", {"p50_ms": 300, "cores": 0.1})
+    page = document(tmp_path)
+    write_report(path, page)
+    text = page.read_text()
+    assert "\nSettings: trigger 100 ms.\n" in text
+    assert "\nAnd of latency: queues 4.\n" in text
+    assert "\nAnd of idle, checks: queues 8.\n" in text
+
+
+def test_a_run_that_measured_nothing_has_nothing_to_report(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    ResultFile(path).begin("scripts/bench", "0123456789", MACHINE, {"queues": "4"})
+    with pytest.raises(ResolverError, match="nothing was measured yet"):
+        write_report(path, document(tmp_path))
