@@ -53,7 +53,7 @@ def ensure_all_topics(settings: Settings) -> None:
         raise ResolverError(
             f"{names.resolution} is gone, and with it what became of the halves in {names.half}. "
             "Make it with `txresolver topics create`; should you --rebuild later, first remove "
-            f"all halves that are there now, with kafka-delete-records.sh: they may have ended, "
+            "all halves that are there now, with kafka-delete-records.sh: they may have ended, "
             "and would be delivered again"
         )
     ensure_topics(admin, settings)

@@ -189,10 +189,17 @@ class TransactionalProducer:
             # Once one was refused, those behind it are not sent at all.
             self._raise_failures()
             if time.monotonic() > give_up_at:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not sent"))
+                said = f"{left} records were not sent, to {', '.join(self._not_sent())}"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
         self._raise_failures()
         self._on_their_way = {}
         self._bytes.clear()
+
+    def _not_sent(self) -> list[str]:
+        """Give up what is on its way, so that its topics are reported, and return them."""
+        self._producer.purge()
+        self._serve(self._producer.poll, _REPORT_SECONDS)
+        return sorted({topic for topic, _ in self._failures})
 
     def _serve(self, call: Callable[[float], int], seconds: float) -> int:
         """Let the client call back; what it throws in the middle of that is its own error."""
@@ -225,7 +232,8 @@ class TransactionalProducer:
 
     def _raise_failures(self) -> None:
         if self._failures:
-            raise KafkaException(self._failures[0][1])
+            topic, error = self._failures[0]
+            raise KafkaException(KafkaError(error.code(), f"{topic}: {error.str()}"))
 
 
 def _in_time(call: Callable[[], None], seconds: float) -> None:

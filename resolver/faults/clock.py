@@ -43,6 +43,12 @@ def set_clock(home: Path, seconds: int) -> None:
         mapped.write(struct.pack("@l", seconds))
 
 
+def clock(home: Path) -> int:
+    """Return how far ahead the clock was set."""
+    (seconds,) = struct.unpack("@l", (home / _FILE).read_bytes())
+    return int(seconds)
+
+
 def _library(home: Path) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from ..errors import FaultError
-from .clock import set_clock
+from .clock import clock, set_clock
 from .disk import SmallDisk
 from .doomed import Doom
 from .fault import Done
@@ -15,9 +15,15 @@ from .load import IMMUNITY_SECONDS
 from .process import Victim
 from .world import SHORTENED, World
 
-#: From one to another less than an hour: what is stamped further ahead real topics refuse
-#: (message.timestamp.after.max.ms), and its transaction ends as undeliverable.
-_STEPS = (-1_700, -600, -10, 10, 600, 1_700)
+#: How far Kafka's clock goes ahead, all steps together, and how far back from there. From one to
+#: another it is less than an hour: what is stamped further ahead real topics refuse
+#: (message.timestamp.after.max.ms), and its transaction ends as undeliverable. And it is less than
+#: `broker_clock_skew_ms`, by which it may be told that an end has no half.
+_AHEAD_SECONDS = 1_700
+_BACK_SECONDS = 500
+#: What was asked is not asked again until the clock is where it has been: so long a round waits.
+_MISSED_SECONDS = 60
+_LEAST_SECONDS = 20
 _NEAR_SECONDS = 9
 _STEPPED_SECONDS = 5.0
 #: Of what is said about a full disk, in characters.
@@ -56,16 +62,31 @@ def other_settings(chance: random.Random) -> dict[str, int]:
 
 
 def step_clock(world: World, chance: random.Random) -> Done:
-    """Step Kafka's clock, by which it stamps records, and see it in what it stores."""
+    """Step Kafka's clock, by which it stamps records, and see it in what it stores.
+
+    To stay there, further ahead; or for some seconds, far back or a little ahead.
+    """
     world.pause(chance.uniform(0, 1))
-    now = world.judge.ahead_seconds
-    seconds = chance.choice([step for step in _STEPS if abs(step - now) > _NEAR_SECONDS])
+    now = clock(world.home)
+    ways = [
+        [now - chance.randrange(_LEAST_SECONDS, _BACK_SECONDS), now],
+        [now + chance.randrange(_LEAST_SECONDS, _MISSED_SECONDS), now],
+    ]
+    if now < _AHEAD_SECONDS - _LEAST_SECONDS:
+        ways.append([chance.randrange(now + _LEAST_SECONDS, _AHEAD_SECONDS)])
+    seen = [_step(world, seconds) for seconds in chance.choice(ways)]
+    return Done(f"stepped from {now:+} s", f"halves stored {', '.join(seen)} ahead")
+
+
+def _step(world: World, seconds: int) -> str:
+    """Set Kafka's clock; return how far ahead a half was stored then."""
     set_clock(world.home, seconds)
     world.mark()
     near = range(seconds - _NEAR_SECONDS, seconds + _NEAR_SECONDS + 1)
     world.until(lambda: world.judge.ahead_seconds in near, "Kafka's clock does not step")
+    seen = world.judge.ahead_seconds
     world.pause(_STEPPED_SECONDS)
-    return Done(f"stepped to {seconds:+} s", f"a half stored {world.judge.ahead_seconds:+} s ahead")
+    return f"{seen:+} s"
 
 
 def fill_disk(world: World, chance: random.Random) -> Done:

@@ -5,7 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from resolver.faults.clock import preloaded, set_clock
+from resolver.faults.clock import clock, preloaded, set_clock
 
 
 def test_a_process_takes_its_time_from_the_file(tmp_path: Path) -> None:
@@ -15,3 +15,4 @@ def test_a_process_takes_its_time_from_the_file(tmp_path: Path) -> None:
         command = ["date", "+%s"]
         said = subprocess.run(command, capture_output=True, check=True, env=environment)
         assert abs(int(said.stdout) - time.time() - seconds) < 5
+        assert clock(tmp_path) == seconds
