@@ -50,8 +50,6 @@ def step_settings(settings: Settings) -> StepSettings:
         count_unanswered_checks=settings.count_unanswered_checks,
         check_backoff_max_ms=settings.check_backoff_max_ms,
         reject_transaction_message=settings.reject_transaction_message,
-        broker_clock_skew_ms=settings.broker_clock_skew_ms,
-        max_waiting_ops=settings.max_waiting_ops,
         max_checks=max(1, settings.max_checks_per_batch // settings.queues),
         max_output_bytes=max(1, settings.max_bytes_per_trigger // settings.queues),
         group_topics=limits(settings.groups),

@@ -21,7 +21,7 @@ from .protocol import Names, Outcome
 from .ranges import RANGES
 from .records import Range, Records
 from .settings import Settings
-from .step import Changes, ops_to_read, settle, step
+from .step import Changes, Plan, ops_to_read, settle, step
 
 #: What a batch gives to delivery: for each queue with input at least one row, in parts, each with
 #: when the queue wants to be woken, in ms, -1 for never.
@@ -138,17 +138,18 @@ class QueueProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Run the step on a queue's records of the batch."""
         (given,) = rows  # one of each queue
-        queue, half_start, half_end, op_start, op_end, now = (given[name] for name in _GIVEN)
-        yield from self._resolve(queue, Range(half_start, half_end), Range(op_start, op_end), now)
+        queue, halves_start, *planned, now = (given[name] for name in _GIVEN)
+        yield from self._resolve(queue, halves_start, Plan(*planned), now)
 
     @collection_put_off()
-    def _resolve(self, queue: int, halves: Range, ops: Range, now: int) -> list[Row]:
+    def _resolve(self, queue: int, halves_start: int, plan: Plan, now: int) -> list[Row]:
         """Read a queue's records, run the step over them, return the rows of its decisions."""
         batch = _batch()
         settings = self._planned.at(batch.batch_id)
-        to_read = Range(*ops_to_read(self._state, queue, *ops))
-        read = _records(self._kafka).read(queue, halves, to_read)
-        changes, decisions = step(self._state, queue, *read, now, settings, to_read, ops.end)
+        halves = Range(halves_start, plan.halves_end)
+        ops = Range(*ops_to_read(self._state, queue, plan))
+        read = _records(self._kafka).read(queue, halves, ops)
+        changes, decisions = step(self._state, queue, plan, *read, now, settings)
         self._state.apply(changes)
         parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
         return list(_rows(queue, decisions.wake_at_ms, parts))

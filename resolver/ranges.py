@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -26,14 +26,16 @@ from .settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: From each start up to before each end; a row for each queue with new records.
-RANGES = "queue int, half_start long, half_end long, op_start long, op_end long"
+#: A row for each queue with new records: from where on its halves are read, and a `step.Plan`.
+RANGES = (
+    "queue int, halves_start long, halves_end long, halves_known long, ops_start long, ops_end long"
+)
 
 _TIMEOUT_SECONDS = 10.0
-#: A batch of more records is looked into, to see how large they are: so many at each end of each
-#: partition.
-_SMALL_BATCH, _SAMPLE = 2_000, 25
-_SAMPLED_FOR_SECONDS = 5.0
+#: Unless they fit were they all so large, a batch's records are looked into, so many at each end of
+#: each partition. What that says of their size holds for so long, but for batches of more.
+_LARGE_BYTES, _SAMPLE = 1 << 20, 25
+_SAMPLED_FOR_SECONDS, _MANY = 5.0, 2_000
 #: What Kafka sends of a partition at once, or one batch of its records if that is larger.
 _SAMPLE_BYTES = 65_536
 #: A broker that is away comes back: there is nothing new until then.
@@ -58,7 +60,10 @@ _AWAY = frozenset(
 
 #: As Spark's Kafka source writes them: for each topic, its partitions' offsets.
 Offsets = dict[str, dict[str, int]]
-_Row = tuple[int, int, int, int, int]
+#: Beside the topics, as no topic may be called: where the halves ended, to be read or not.
+KNOWN = "known halves"
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_Row = tuple[int, int, int, int, int, int]
 
 
 def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -105,12 +110,13 @@ class Ranges(SimpleDataSourceStreamReader):
 
     def initialOffset(self) -> Offsets:
         """Return where the topics begin."""
-        return self._ask(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        begin = ask_offsets(self._client(), self._settings, [self._half, self._op], _EARLIEST)
+        return {**begin, KNOWN: begin[self._half]}
 
     def read(self, start: Offsets) -> tuple[Iterator[_Row], Offsets]:
         """Return what is new since `start` within the limits, and where that ends."""
         try:
-            ends = self._ask(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+            ends = self._ends(start)
         except (KafkaException, FutureTimeout) as error:
             if isinstance(error, KafkaException) and error.args[0].code() not in _AWAY:
                 raise ResolverError(f"the ends of {self._half} and {self._op}: {error}") from error
@@ -128,25 +134,37 @@ class Ranges(SimpleDataSourceStreamReader):
             halves = (start[self._half][queue], end[self._half][queue])
             ops = (start[self._op][queue], end[self._op][queue])
             if halves[0] < halves[1] or ops[0] < ops[1]:
-                rows.append((int(queue), *halves, *ops))
+                rows.append((int(queue), *halves, end[KNOWN][queue], *ops))
         return iter(rows)
+
+    def _ends(self, start: Offsets) -> Offsets:
+        """Return where the topics end: first the ops, so that their halves are there by then."""
+        ends = ask_offsets(self._client(), self._settings, [self._op], _LATEST)
+        ends |= ask_offsets(self._client(), self._settings, [self._half], _LATEST)
+        if ends[self._op] == start[self._op]:
+            return {**ends, KNOWN: start[KNOWN]}
+        # Those in open transactions too, whose ops may have come already.
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        known = ask_offsets(self._client(), self._settings, [self._half], _LATEST, isolation)
+        return {**ends, KNOWN: known[self._half]}
 
     def _within_limits(self, start: Offsets, ends: Offsets) -> Offsets:
         end = _shared(start, ends, self._limit)
         rows = list(self.readBetweenOffsets(start, end))
         count = sum(_count(row) for row in rows)
-        if count <= _SMALL_BATCH:
+        limit = self._settings.max_bytes_per_trigger
+        if count * _LARGE_BYTES <= limit:
             return end
-        if time.monotonic() > self._sample_after:
+        if count > _MANY or time.monotonic() > self._sample_after:
             self._record_bytes = max(1.0, sum(map(self._expected_bytes, rows)) / count)
             self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
-        most = int(self._settings.max_bytes_per_trigger / self._record_bytes)
+        most = int(limit / self._record_bytes)
         return end if count <= most else _shared(start, end, most)
 
     def _expected_bytes(self, row: _Row) -> int:
         """Return what the records of a row take, if those sampled are like the others."""
-        queue, *offsets = row
-        both = (Range(*offsets[:2]), Range(*offsets[2:]))
+        queue, *halves, _, ops_start, ops_end = row
+        both = (Range(*halves), Range(ops_start, ops_end))
         self._records = self._records or Records(self._settings, _SAMPLE_BYTES)
         sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
         for places in zip(*map(_samples, both), strict=True):
@@ -154,26 +172,27 @@ class Ranges(SimpleDataSourceStreamReader):
                 known += read
         return sum(map(_extrapolated, both, sampled))
 
-    def _ask(self, spec: OffsetSpec) -> Offsets:
+    def _client(self) -> AdminClient:
         if self._admin is None:  # one without anything under way is falsy
             self._admin = admin_client(self._settings)
-        return ask_offsets(self._admin, self._settings, spec)
+        return self._admin
 
 
-def ask_offsets(admin: AdminClient, settings: Settings, spec: OffsetSpec) -> Offsets:
-    """Return offsets of all queues; an end is one below which no transaction is open.
+def ask_offsets(
+    admin: AdminClient,
+    settings: Settings,
+    topics: Sequence[str],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> Offsets:
+    """Return offsets of all queues; a committed end is one below which no transaction is open.
 
     Raises `KafkaException` or `FutureTimeout`.
     """
-    names = Names(settings.topic_prefix)
     places = {
-        TopicPartition(topic, queue): spec
-        for topic in (names.half, names.op)
-        for queue in range(settings.queues)
+        TopicPartition(topic, queue): spec for topic in topics for queue in range(settings.queues)
     }
-    asked = admin.list_offsets(
-        places, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
-    )
+    asked = admin.list_offsets(places, isolation_level=isolation, request_timeout=_TIMEOUT_SECONDS)
     offsets: Offsets = {}
     for place, answer in asked.items():
         # After a restart of the broker it may never be answered, whatever the time-out given.
@@ -185,8 +204,8 @@ def ask_offsets(admin: AdminClient, settings: Settings, spec: OffsetSpec) -> Off
 
 
 def _count(row: _Row) -> int:
-    _, half_start, half_end, op_start, op_end = row
-    return half_end - half_start + op_end - op_start
+    _, halves_start, halves_end, _, ops_start, ops_end = row
+    return halves_end - halves_start + ops_end - ops_start
 
 
 def _samples(offsets: Range) -> list[Range]:
@@ -209,6 +228,7 @@ def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
         (topic, queue): end - start[topic][queue]
         for topic, of_queues in ends.items()
         for queue, end in of_queues.items()
+        if topic != KNOWN
     }
     for (topic, queue), count in new.items():
         if count < 0:
@@ -220,7 +240,7 @@ def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
     total = sum(new.values())
     if total <= limit:
         return ends
-    end: Offsets = {topic: {} for topic in ends}
+    end: Offsets = {topic: {} for topic in ends} | {KNOWN: ends[KNOWN]}
     for (topic, queue), count in new.items():
         share = max(1, count * limit // total) if count else 0
         end[topic][queue] = start[topic][queue] + share

@@ -15,7 +15,8 @@ from resolver.bench.results import Figures
 from resolver.bench.stage import Topics
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
-from resolver.ranges import Offsets, ask_offsets
+from resolver.protocol import Names
+from resolver.ranges import KNOWN, Offsets, ask_offsets
 
 _LOOK_SECONDS = 0.1  # to ask costs the driver some milliseconds
 _MEGABYTE = 1 << 20
@@ -25,8 +26,10 @@ _PARTS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffse
 
 def ends_of(topics: Topics) -> Offsets:
     """Return the end offsets of the half and the op topic, as a query's progress has them."""
+    names = Names(topics.settings.topic_prefix)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return ask_offsets(admin_client(topics.settings), topics.settings, latest)
+    admin = admin_client(topics.settings)
+    return ask_offsets(admin, topics.settings, [names.half, names.op], latest)
 
 
 def has_read(query: StreamingQuery, ends: Offsets) -> bool:
@@ -91,7 +94,9 @@ def _records(batch: StreamingQueryProgress) -> int:
 def _sum(offsets: str | None) -> int:
     """Return the sum of a source's offsets, which before the first batch are none, or `null`."""
     read: Offsets = json.loads(offsets or "null") or {}
-    return sum(offset for queues in read.values() for offset in queues.values())
+    return sum(
+        offset for topic, queues in read.items() if topic != KNOWN for offset in queues.values()
+    )
 
 
 def state_memory(query: StreamingQuery) -> dict[str, float]:

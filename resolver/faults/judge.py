@@ -196,7 +196,7 @@ class Judge:
 
     def _see_order(self, halves: list[str]) -> None:
         for half in halves:
-            self.verdict.wrong.append(f"{half}: behind a message with a later half and op")
+            self.verdict.wrong.append(f"{half}: behind a message with a later op")
 
     def _note_recovery(self, name: str, received_at: float) -> None:
         stored = self._stored.get(name)

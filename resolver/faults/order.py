@@ -1,8 +1,4 @@
-"""The order of messages: those of one queue stand in each partition in the order of their ops.
-
-But for an op that is read before its half: it waits for it, and others pass it meanwhile. So of two
-messages the first must not have both the later op and the later half.
-"""
+"""The order of messages: those of one queue stand in each partition in the order of their ops."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ class Order:
         self._halves: dict[Lane, deque[str]] = defaultdict(deque)
         self._lane_of: dict[str, Lane] = {}
         self._op_of: dict[str, int] = {}
-        #: Op and half of the messages that others must not be behind in both.
-        self._foremost: dict[Lane, list[tuple[int, int]]] = defaultdict(list)
+        #: The last op of those that a lane has messages of.
+        self._last: dict[Lane, int] = {}
 
     def message(self, half: str, topic: str, partition: int) -> list[str]:
         """Take the next message of a partition; return the halves that are out of order."""
@@ -39,16 +35,11 @@ class Order:
         while halves and halves[0] in self._op_of:
             half = halves.popleft()
             del self._lane_of[half]
-            place = (self._op_of.pop(half), int(_split(half)[1]))
-            if any(_is_behind(place, other) for other in self._foremost[lane]):
+            op = self._op_of.pop(half)
+            if op < self._last.get(lane, 0):
                 found.append(half)
-            left = [other for other in self._foremost[lane] if not _is_behind(other, place)]
-            self._foremost[lane] = [*left, place]
+            self._last[lane] = max(op, self._last.get(lane, 0))
         return found
-
-
-def _is_behind(place: tuple[int, int], other: tuple[int, int]) -> bool:
-    return place[0] < other[0] and place[1] < other[1]
 
 
 def _split(half: str) -> tuple[str, str]:

@@ -124,19 +124,12 @@ class Settings:
     )
     broker_clock_skew_ms: int = setting(
         600_000,
-        "How far the clocks of two brokers may differ before an op that names no half is refused.",
+        "How far the clocks of two brokers may differ: the audit judges nothing by less.",
         section=TRANSACTIONS,
         unit="ms",
         bounds=(0, 30 * _DAY_MS),
     )
 
-    max_waiting_ops: int = setting(
-        100_000,
-        "Ops of one queue that may wait for halves that were not read yet.",
-        section=RESOLVE,
-        unit="ops",
-        bounds=(1, 10_000_000),
-    )
     max_checks_per_batch: int = setting(
         5_000,
         "Checks and discards of one batch, shared by the queues: at least one for each queue.",

@@ -3,7 +3,7 @@
 from .decisions import CheckSent, Decisions, Ended
 from .queue import SEGMENT
 from .settings import StepSettings
-from .step import ops_to_read, settle, step
+from .step import Plan, ops_to_read, settle, step
 from .store import Changes
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "CheckSent",
     "Decisions",
     "Ended",
+    "Plan",
     "StepSettings",
     "ops_to_read",
     "settle",

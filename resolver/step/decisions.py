@@ -42,4 +42,3 @@ class Decisions(NamedTuple):
     wake_at_ms: int | None
     watermark_ms: int | None
     pending: int
-    waiting: int

@@ -16,12 +16,11 @@ Array = npt.NDArray[Any]
 
 
 class OpAt(NamedTuple):
-    """A stored op; `waited`: only what is needed of it to judge its elements is left."""
+    """A stored op."""
 
     offset: int
     stored_at_ms: int
     op: Op
-    waited: bool = False
 
 
 @dataclass
@@ -64,28 +63,17 @@ class Ends:
         values[:] = [of_op(at) for at in self.ops]
         return values[self.op]
 
-    def regrouped(self) -> list[OpAt]:
-        """Return the ops with only these elements."""
-        elements: dict[int, list[Element]] = {}
-        for op, *element in self._tuples():
-            elements.setdefault(op, []).append(Element(*element))
-        return [
-            self.ops[op]._replace(op=self.ops[op].op.about(*kept)) for op, kept in elements.items()
-        ]
-
     def refused(
         self, reason: QuarantineReason, error: str, topic: str, queue: int
     ) -> list[Refused]:
         """Refuse all of the elements; `error` may name {half} and {id}."""
         refused = []
-        for op, position, half, transaction_id in self._tuples():
+        columns = (self.op, self.position, self.half, self.ids)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for op, position, half, transaction_id in rows:
             at = self.ops[op]
             said = error.format(half=half, id=transaction_id, group=at.op.group)
             value = at.op.about(Element(position, half, transaction_id)).to_value()
             source = f"{topic}:{queue}:{at.offset}"
             refused.append(Refused(source, position, reason, said, None, value, []))
         return refused
-
-    def _tuples(self) -> Any:
-        columns = (self.op, self.position, self.half, self.ids)
-        return zip(*(column.tolist() for column in columns), strict=True)

@@ -32,9 +32,12 @@ _REJECTED = "new transactions are refused while reject_transaction_message is se
 
 
 def read_halves(
-    halves: Sequence[StoredRecord], queue: Queue, settled: Settled, settings: StepSettings
+    halves: Sequence[StoredRecord], end: int, queue: Queue, settled: Settled, settings: StepSettings
 ) -> tuple[list[NewHalf], list[Refused]]:
-    """Decode halves, in offset order; one that is settled, as after a rebuild, is passed over."""
+    """Decode the halves below `end`, in offset order.
+
+    One that is settled, as after a rebuild, is passed over.
+    """
     new: list[NewHalf] = []
     refused: list[Refused] = []
     permissions = Permissions(settings.group_topics)
@@ -53,7 +56,7 @@ def read_halves(
             reason = QuarantineReason.NO_PERMISSION
         source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
         refused.append(Refused(source, None, reason, said, key, value, headers or []))
-    _advance(queue, halves)
+    _advance(queue, halves, end)
     codes = settled.look_up(np.array([half.at.offset for half in new], np.int64))
     return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
 
@@ -109,17 +112,15 @@ def _pending(at: HalfAt, settings: StepSettings) -> NewHalf:
     return NewHalf(at, own, at.stored_at_ms + (own or settings.transaction_timeout_ms))
 
 
-def _advance(queue: Queue, halves: Sequence[StoredRecord]) -> None:
+def _advance(queue: Queue, halves: Sequence[StoredRecord], end: int) -> None:
+    known, queue.next_half = queue.next_half, max(queue.next_half, end)
     if not halves:
         return
-    if halves[0].offset < queue.next_half:
+    if halves[0].offset < known:
         raise ValueError(
-            f"halves of queue {queue.number} were read up to {queue.next_half}, and "
+            f"halves of queue {queue.number} were read up to {known}, and "
             f"{halves[0].offset} comes again: its state is not the one that the batch began with"
         )
     # After a rebuild the first half that pends may be below the first that had ended.
     first = halves[0].offset // SEGMENT
     queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)
-    queue.next_half = max(queue.next_half, halves[-1].offset + 1)
-    latest = max(half.stored_at_ms for half in halves)
-    queue.latest_half_stored_at = max(queue.latest_half_stored_at, latest)

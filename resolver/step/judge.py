@@ -42,7 +42,7 @@ class Judged(NamedTuple):
 def judge(
     ends: Ends, pending: Pending, settled: Settled, queue: Queue, settings: StepSettings
 ) -> Judged:
-    """Apply ends, all of halves that were read already, in their order; `pending` has their rows.
+    """Apply ends in their order, of halves that were read or never were; `pending` has their rows.
 
     An end before the winner of its half meets a pending half, one after it a settled one.
     """

@@ -22,32 +22,22 @@ class PendingRange(NamedTuple):
     least_deadline: int
 
 
-class WaitingChunk(NamedTuple):
-    """How many ends wait in a chunk, their least half offset and when their oldest was stored."""
-
-    ends: int
-    least_half: int
-    oldest_stored_at: int
-
-
 @dataclass
 class Queue:
     """One queue's head: rewritten by each step, so kept small.
 
-    Where ops were left for the next batch, `next_op` is the first of them and `behind` how many to
-    read then; else `behind` is 0.
+    All halves below `next_half` have been read. Where ops were left for the next batch, `next_op`
+    is the first of them and `behind` how many to read then; else `behind` is 0.
     """
 
     number: int
     next_half: int = 0
     watermark: int | None = None
     now: int = 0
-    latest_half_stored_at: int = 0
     settled_from: int | None = None
     next_op: int = 0
     behind: int = 0
     pending: dict[int, PendingRange] = field(default_factory=dict)
-    waiting: dict[int, WaitingChunk] = field(default_factory=dict)
 
     @classmethod
     def load(cls, store: Store, number: int) -> Queue:
@@ -55,14 +45,12 @@ class Queue:
         packed = store.get(_KEY)
         if packed is None:
             return cls(number)
-        *head, pending, waiting = msgpack.unpackb(packed, strict_map_key=False)
+        *head, pending = msgpack.unpackb(packed, strict_map_key=False)
         queue = cls(number, *head)
         queue.pending = {segment: PendingRange(*entry) for segment, entry in pending.items()}
-        queue.waiting = {chunk: WaitingChunk(*entry) for chunk, entry in waiting.items()}
         return queue
 
     def save(self, store: Store) -> None:
         """Write the head."""
-        times = (self.watermark, self.now, self.latest_half_stored_at)
-        head = (self.next_half, *times, self.settled_from, self.next_op, self.behind)
-        store.put(_KEY, msgpack.packb((*head, self.pending, self.waiting)))
+        head = (self.next_half, self.watermark, self.now, self.settled_from)
+        store.put(_KEY, msgpack.packb((*head, self.next_op, self.behind, self.pending)))

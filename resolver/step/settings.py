@@ -23,8 +23,6 @@ class StepSettings:
     count_unanswered_checks: bool = False
     check_backoff_max_ms: int = 600_000
     reject_transaction_message: bool = False
-    broker_clock_skew_ms: int = 600_000
-    max_waiting_ops: int = 100_000
     max_checks: int = 1_250
     max_output_bytes: int = 33_554_432
     # Of what JSON gives back as it is: a checkpoint's settings are compared with today's.

@@ -37,12 +37,12 @@ class Settled:
         self._changed: set[int] = set()
 
     def look_up(self, offsets: Offsets) -> Codes:
-        """Return the code of each half offset."""
+        """Return the code of each half offset; none of what was not read, or is forgotten."""
         found = np.zeros(len(offsets), np.uint8)
         segments = offsets // SEGMENT
-        kept = segments >= (self._queue.settled_from or 0)
+        kept = (segments >= (self._queue.settled_from or 0)) & (offsets < self._queue.next_half)
         for segment in np.unique(segments[kept]).tolist():
-            where = segments == segment
+            where = kept & (segments == segment)
             found[where] = self._segment(segment)[offsets[where] % SEGMENT]
         return found
 

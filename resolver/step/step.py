@@ -6,13 +6,14 @@ No clock and no Spark inside: the same state and input decide the same, whenever
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ..protocol import Outcome, Refused, StoredRecord
 from .checks import check, overdue_segments
 from .decisions import Decisions
-from .ends import Ends, OpAt
+from .ends import Ends
 from .intake import ReadOp, read_halves, read_ops
 from .judge import judge
 from .pending import Pending
@@ -20,62 +21,71 @@ from .queue import SEGMENT, Queue
 from .settings import StepSettings
 from .settled import CODES, Offsets, Settled
 from .store import Changes, Store
-from .waiting import Waiting
 
-#: Where ops were left, how many offsets are read next for each that was applied.
+#: Where ops were left for their size, how many offsets are read next for each that was applied.
 _MORE = 4
 
 
-def ops_to_read(state: Mapping[str, bytes], queue: int, start: int, end: int) -> tuple[int, int]:
+class Plan(NamedTuple):
+    """What a batch was planned to read of a queue, in offsets; an end is behind the last one.
+
+    `halves_known`: where the halves ended, to be read or not, asked after `ops_end` was known. An
+    op is stored after its halves, so those of these ops are all below it.
+    """
+
+    halves_end: int
+    halves_known: int
+    ops_start: int
+    ops_end: int
+
+
+def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
     """Return the offsets of the ops to read, where a batch was planned to read these.
 
     Where ops were left it begins with them, and reads not many more than can be applied.
     """
-    head = Queue.load(Store(state), queue)
-    return (head.next_op, min(end, head.next_op + head.behind)) if head.behind else (start, end)
+    return _to_read(Queue.load(Store(state), queue), plan)
 
 
 def step(
     state: Mapping[str, bytes],
     queue: int,
+    plan: Plan,
     halves: Iterable[StoredRecord],
     ops: Iterable[StoredRecord],
     now_ms: int,
     settings: StepSettings,
-    ops_read: tuple[int, int],
-    ops_end: int,
 ) -> tuple[Changes, Decisions]:
     """Join a batch's halves and ops; return what changes in the state, and the decisions.
 
-    `halves` and `ops` are the queue's records, in any order. `ops_read` is `ops_to_read`, and
-    `ops_end` where the planned ones end. Ops that would release more messages from the state than
-    `max_output_bytes` are left for the next batch, as if they had not been read.
+    `halves` are those of the plan and `ops` those of `ops_to_read`, in any order. Ops are left for
+    the next batch, as if they had not been read, from the first on whose halves are not all read,
+    or which would release more messages from the state than `max_output_bytes`.
     """
     store = Store(state)
     head = Queue.load(store, queue)
     head.now = max(head.now, now_ms)
     settled = Settled(store, head)
-    waiting = Waiting(store, head, settings)
     pending = Pending(store, head, settings.topic_prefix)
+    ops_read = _to_read(head, plan)
 
-    new, refused = read_halves(sorted(halves), head, settled, settings)
+    new, refused = read_halves(sorted(halves), plan.halves_end, head, settled, settings)
     given = sorted(ops)
-    read = read_ops(given, queue, settings)
-    waited = waiting.take_due()
-    ends = Ends.of(waited + [one.at for one in read if one.at])
-    touched = {half.at.offset // SEGMENT for half in new} | set((ends.half // SEGMENT).tolist())
-    pending.load(touched.union(overdue_segments(head, _watermark(head, read))), new)
+    decoded = _Ops.of(read_ops(given, queue, settings))
+    with_halves = decoded.before(_first_ahead(decoded.ends, plan))
+    touched = {half.at.offset // SEGMENT for half in new}
+    touched.update((with_halves.ends.half // SEGMENT).tolist())
+    pending.load(touched.union(overdue_segments(head, _watermark(head, with_halves.read))), new)
+    read, ends = with_halves.before(_first_too_much(with_halves.ends, pending, settings))
 
-    count = _affordable(ends, len(waited), pending, settings.max_output_bytes)
-    read = read[: _before(read, ends.ops[count:])]
-    ends = ends.take(ends.op < count)
     head.watermark = _watermark(head, read)
     head.next_op = given[len(read)].offset if len(read) < len(given) else ops_read[1]
-    head.behind = _MORE * (head.next_op - ops_read[0]) + 1 if head.next_op < ops_end else 0
+    # What waits for halves is cheap to read again; of what is too much, a little more than fits.
+    again = ops_read[1] - ops_read[0] if len(with_halves.read) < len(decoded.read) else 1
+    more = max(again, _MORE * (head.next_op - ops_read[0]))
+    head.behind = more if head.next_op < plan.ops_end else 0
 
-    early = ends.half >= head.next_half
-    judged = judge(ends.take(~early), pending, settled, head, settings)
-    given_up = waiting.put(ends.take(early))
+    judged = judge(ends, pending, settled, head, settings)
     checks, discards = check(pending, settled, head, settings)
 
     pending.save()
@@ -85,12 +95,11 @@ def step(
     return store.changes, Decisions(
         ended=judged.ended + discards,
         checks=checks,
-        refused=refused + sorted(_refused(read) + judged.refused, key=_place) + given_up,
+        refused=refused + sorted(_refused(read) + judged.refused, key=_place),
         duplicates=judged.duplicates,
-        wake_at_ms=_wake_at(pending, waiting, head),
+        wake_at_ms=_wake_at(pending, head),
         watermark_ms=head.watermark,
         pending=sum(entry.halves for entry in head.pending.values()),
-        waiting=waiting.count,
     )
 
 
@@ -108,27 +117,53 @@ def settle(
     return store.changes
 
 
+class _Ops(NamedTuple):
+    """Ops that were read, fences and malformed ones too, and the ends that they ask for."""
+
+    read: list[ReadOp]
+    ends: Ends
+
+    @classmethod
+    def of(cls, read: list[ReadOp]) -> _Ops:
+        return cls(read, Ends.of([one.at for one in read if one.at]))
+
+    def before(self, op: int | None) -> _Ops:
+        """Return what stands before one of `ends.ops`; all for None."""
+        if op is None:
+            return self
+        offset = self.ends.ops[op].offset
+        kept = [one for one in self.read if one.offset < offset]
+        return _Ops(kept, self.ends.take(self.ends.op < op))
+
+
+def _to_read(head: Queue, plan: Plan) -> tuple[int, int]:
+    if head.behind:
+        return head.next_op, min(plan.ops_end, head.next_op + head.behind)
+    return plan.ops_start, plan.ops_end
+
+
+def _first_ahead(ends: Ends, plan: Plan) -> int | None:
+    """Return the first op with a half that is there and not read yet.
+
+    One that is not even there is made up: it is refused, and holds up nothing.
+    """
+    ahead = (ends.half >= plan.halves_end) & (ends.half < plan.halves_known)
+    return int(ends.op[ahead].min()) if ahead.any() else None
+
+
+def _first_too_much(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
+    """Return the first op too much of what is released from the state: not the first of all."""
+    sizes = pending.stored_bytes(pending.find(ends.half))
+    of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)
+    total = np.cumsum(of_op)
+    over = np.flatnonzero((total > settings.max_output_bytes) & (total > of_op))
+    return int(over[0]) if len(over) else None
+
+
 def _watermark(head: Queue, read: list[ReadOp]) -> int | None:
     """Return the queue's watermark with these ops, fences and malformed ones too."""
     times = [one.stored_at_ms for one in read]
     return max(times if head.watermark is None else [head.watermark, *times], default=None)
-
-
-def _affordable(ends: Ends, waited: int, pending: Pending, limit: int) -> int:
-    """Return how many of the ops to apply: what they release from the state is limited.
-
-    The ones that waited are for halves that this batch has read; of the others at least one.
-    """
-    sizes = pending.stored_bytes(pending.find(ends.half))
-    of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)[waited:]
-    total = np.cumsum(of_op)
-    over = np.flatnonzero((total > limit) & (total > of_op))
-    return waited + (int(over[0]) if len(over) else len(of_op))
-
-
-def _before(read: list[ReadOp], left: list[OpAt]) -> int:
-    """Return how many stand before the first that is left."""
-    return sum(one.offset < left[0].offset for one in read) if left else len(read)
 
 
 def _refused(read: list[ReadOp]) -> list[Refused]:
@@ -141,12 +176,11 @@ def _place(refused: Refused) -> tuple[int, int]:
     return int(refused.source.rpartition(":")[2]), element
 
 
-def _wake_at(pending: Pending, waiting: Waiting, head: Queue) -> int | None:
+def _wake_at(pending: Pending, head: Queue) -> int | None:
     """Return when something falls due that only the clock moves on; now if something is left."""
     if head.behind:
         return head.now
     deadline = pending.least_deadline()
     if deadline is not None and head.watermark is not None and deadline < head.watermark:
-        deadline = head.now
-    times = [time for time in (deadline, waiting.first_expiry()) if time is not None]
-    return min(times, default=None)
+        return head.now
+    return deadline

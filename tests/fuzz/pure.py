@@ -18,7 +18,7 @@ from resolver.protocol import (
     is_fence,
     record_bytes,
 )
-from resolver.step import Decisions, Ended, StepSettings, step
+from resolver.step import Decisions, Ended, Plan, StepSettings, ops_to_read, step
 
 from .aimed import Aimed, ops_for
 from .halves import Half, of_bytes, right, wrong
@@ -29,10 +29,7 @@ NAMES = Names()
 BATCH_RECORDS = 500
 #: What a quarantined record takes, and one of an element, however large its op is.
 _MAX_BYTES, _MAX_ELEMENT_BYTES = 1_081_344, 3_000
-#: With no skew allowed, a half that is stored later lets no op wait any longer.
-_SETTINGS = StepSettings(
-    broker_clock_skew_ms=0, transaction_timeout_ms=10**9, max_output_bytes=10**12
-)
+_SETTINGS = StepSettings(transaction_timeout_ms=10**9, max_output_bytes=10**12)
 _STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 
@@ -51,6 +48,8 @@ class Queue:
         self._random = random
         self._state: dict[str, bytes] = {}
         self._offsets = {"half": 0, "op": 0}
+        self._plan = Plan(0, 0, 0, 0)
+        self._unread: list[StoredRecord] = []
         self._now_ms = 1_000
         self._ledger = Ledger(NAMES)
         self._ended: list[str] = []
@@ -75,7 +74,7 @@ class Queue:
         new = ops_for(random, self._coming, gone)
         early, late = random.randrange(len(new) // 5 + 1), random.randrange(len(due) // 2 + 1)
         self._due = due[len(due) - late :] + new[early:]
-        self._send(halves, new[:early] + due[: len(due) - late], records)
+        self._send(halves, due[: len(due) - late] + new[:early], records)
 
     def _send(self, halves: list[tuple[int, Half]], ops: list[Aimed], records: int) -> None:
         """Step over halves and ops, and what is no op, in any order within a batch."""
@@ -97,14 +96,12 @@ class Queue:
         self.sent += len(rows) + len(op_rows)
 
     def finish(self) -> None:
-        """Send what is left, let what waits be given up, and compare all that was decided."""
-        self._send(self._coming, self._due, 0)
-        self._now_ms += 1
-        last = self._next("half")
-        self._ledger.half(0, last, Half(None, None, [], True, "", "", ""))
-        decisions = self._step([self._row(last, None, None, [])], [])
-        left = (decisions.waiting, decisions.pending)
-        assert left == (0, 0), left
+        """Send what is left, read what was left, and compare all that was decided."""
+        coming, self._coming = self._coming, []
+        self._send(coming, self._due, 0)
+        while self._unread:  # each time more of them
+            decisions = self._step([], [])
+        assert decisions.pending == 0
         assert self._duplicates == self._ledger.duplicates
         differences = self._ledger.compare(self._refused, self._ended)
         assert not differences, "\n".join(differences[:20])
@@ -125,9 +122,15 @@ class Queue:
         return StoredRecord(offset, self._now_ms, key, value, headers)
 
     def _step(self, halves: list[StoredRecord], ops: list[StoredRecord]) -> Decisions:
-        end = self._offsets["op"]
-        given = (halves, ops, self._now_ms, _SETTINGS, (0, end), end)
-        changes, decided = step(self._state, 0, *given)
+        """Step over halves and new ops; those that come are there, and not read yet."""
+        halves_end = self._coming[0][0] if self._coming else self._offsets["half"]
+        self._plan = Plan(
+            halves_end, self._offsets["half"], self._plan.ops_end, self._offsets["op"]
+        )
+        start, end = ops_to_read(self._state, 0, self._plan)
+        self._unread = sorted(op for op in self._unread + ops if op.offset >= start)
+        read = [op for op in self._unread if op.offset < end]
+        changes, decided = step(self._state, 0, self._plan, halves, read, self._now_ms, _SETTINGS)
         for key, value in changes.items():
             if value is None:
                 del self._state[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -19,8 +18,8 @@ from .ledger import End, Ledger
 from .ops import no_op
 from .pure import some_half
 
-#: What a resolver needs, for the expectations to hold: no check, and no long wait for a half.
-SETTINGS: dict[str, Any] = {"transaction_timeout_ms": 3_600_000, "broker_clock_skew_ms": 1_000}
+#: What a resolver needs, for the expectations to hold: no check.
+SETTINGS: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 CHUNK_RECORDS = 2_000
 #: Until all that was sent must have been dealt with, on a busy machine.
 PATIENCE_SECONDS = 400.0
@@ -34,7 +33,6 @@ class System:
         self._queues = queues
         self._random = Random(seed)  # noqa: S311
         self._ledger = Ledger(world.names)
-        self._last_ms = 0
         self.halves = self.ops = 0
 
     def send(self, records: int) -> Iterator[int]:
@@ -45,11 +43,7 @@ class System:
             yield self.halves + self.ops
 
     def await_refusals(self) -> list[str]:
-        """Let what waits for a half be given up, await the ends; return what is not as it must."""
-        while time.time_ns() // 1_000_000 < self._last_ms + 2 * SETTINGS["broker_clock_skew_ms"]:
-            time.sleep(0.05)
-        for queue in range(self._queues):
-            self._store_halves(queue, [Half(None, None, [], True, "", "", "")])
+        """Await the ends and the refusals; return what is not as it must."""
         names = self._world.names
         expected = {names.resolution: self._ledger.ends, names.quarantine: self._ledger.refusals}
         for topic, those in expected.items():
@@ -95,7 +89,6 @@ class System:
                 self._ledger.op(queue, at.offset(), one)
             else:
                 self._ledger.no_op(queue, at.offset())
-        self._last_ms = stored[-1].timestamp()[1] if stored else self._last_ms
         self.ops += len(made)
 
     def _store_halves(self, queue: int, halves: list[Half]) -> list[tuple[int, Half]]:

@@ -21,7 +21,7 @@ from resolver.broker import Broker
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Record, StoredRecord
-from resolver.ranges import Offsets, Ranges
+from resolver.ranges import KNOWN, Offsets, Ranges
 from resolver.records import Range, Records
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
@@ -88,6 +88,16 @@ def test_aborted_records_are_passed_over_and_a_range_may_end_with_them(
     assert offsets(records.read(0, Range(1, 7), NOTHING)[0]) == [1, 6]
 
 
+def test_a_partition_that_lost_its_last_records_is_an_error(
+    topics: ProtocolTopics, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a machine without power: what a batch was planned to read is gone."""
+    monkeypatch.setattr("resolver.records._PATIENCE_SECONDS", 3.0)
+    topics.write(Record(topics.names.half, None, b"", [], 0))
+    with pytest.raises(ResolverError, match=r"from 0 to 5.*It ends at 1: .*--rebuild"):
+        records.read(0, Range(0, 5), NOTHING)
+
+
 def test_records_that_kafka_deleted_before_they_were_read_are_an_error(
     topics: ProtocolTopics, records: Records
 ) -> None:
@@ -106,8 +116,9 @@ def test_a_batch_reads_what_is_new_within_its_limit(topics: ProtocolTopics) -> N
     source = Ranges(replace(topics.settings, max_offsets_per_trigger=10))
     start = source.initialOffset()
     rows, end = source.read(start)
-    assert list(rows) == [(0, 0, 4, 0, 0), (1, 0, 4, 0, 2)]
-    assert list(source.readBetweenOffsets(start, end)) == [(0, 0, 4, 0, 0), (1, 0, 4, 0, 2)]
+    expected = [(0, 0, 4, 40, 0, 0), (1, 0, 4, 40, 0, 2)]
+    assert list(rows) == expected
+    assert list(source.readBetweenOffsets(start, end)) == expected
     for _ in range(20):
         _, end = source.read(json.loads(json.dumps(end)))  # as Spark's log has it
     assert end == ends(topics)
@@ -121,7 +132,7 @@ def test_a_batch_of_large_records_has_fewer(topics: ProtocolTopics) -> None:
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
     (first, second), end = source.read(source.initialOffset())
     assert 400 < first[2] < 600  # of 2 KB each, and as many ops
-    assert second[4] == first[2]
+    assert second[5] == first[2]
     assert next(source.read(end)[0])[1] == first[2]
 
 
@@ -132,8 +143,16 @@ def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
     topics.write(*(Record(halves, None, b"small", [], 0) for _ in range(100)))
     topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(4_000)))
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
-    ((_, _, end, _, _),), _ = source.read(source.initialOffset())
+    ((_, _, end, *_),), _ = source.read(source.initialOffset())
     assert 800 < end < 1_400  # half of those sampled are small
+
+
+def test_few_records_may_be_too_large_for_a_batch_too(topics: ProtocolTopics) -> None:
+    halves = topics.names.half
+    topics.write(*(Record(halves, None, b"x" * 500_000, [], 0) for _ in range(8)))
+    source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 21))
+    ((_, _, end, *_),), _ = source.read(source.initialOffset())
+    assert end == 4
 
 
 def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
@@ -143,6 +162,8 @@ def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
     producer.flush(30)
     topics.write(Record(topics.names.half, None, b"behind it", [], 0))
     assert ends(topics)[topics.names.half]["0"] == 0
+    topics.write(Record(topics.names.op, None, b"of the one in the transaction", [], 0))
+    assert ends(topics)[KNOWN]["0"] == 2
     producer.commit_transaction(30)
     assert ends(topics)[topics.names.half]["0"] == 3
 

@@ -40,7 +40,7 @@ from resolver.protocol import (
 )
 from resolver.protocol.half import parse_immunity
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
-from resolver.step import Decisions, StepSettings, step
+from resolver.step import Decisions, Plan, StepSettings, ops_to_read, step
 
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "docs" / "protocol-vectors.json").read_text(encoding="utf-8")
@@ -281,7 +281,6 @@ def told(decisions: Decisions) -> dict[str, Any]:
         "refused": [[r.source, r.element, r.reason.value] for r in decisions.refused],
         "duplicates": decisions.duplicates,
         "pending": decisions.pending,
-        "waiting": decisions.waiting,
         "watermark_ms": decisions.watermark_ms,
     }
 
@@ -289,12 +288,20 @@ def told(decisions: Decisions) -> dict[str, Any]:
 @pytest.mark.parametrize("scenario", named(VECTORS["scenarios"]["of_one_queue"]))
 def test_scenarios(scenario: Any) -> None:
     state: dict[str, bytes] = {}
+    unread: list[StoredRecord] = []
+    plan = Plan(0, 0, 0, 0)
     settings = StepSettings(**scenario["settings"])
     for number, batch in enumerate(scenario["batches"]):
-        halves, ops = map(stored_half, batch["halves"]), [*map(stored_op, batch["ops"])]
-        end = max((op.offset + 1 for op in ops), default=0)
-        now_ms = batch["now_ms"]
-        changes, decisions = step(state, 0, halves, ops, now_ms, settings, (0, end), end)
+        halves = [*map(stored_half, batch["halves"])]
+        unread += map(stored_op, batch["ops"])
+        halves_end = max((plan.halves_end, *(half.offset + 1 for half in halves)))
+        ops_end = max((plan.ops_end, *(op.offset + 1 for op in unread)))
+        known = max(halves_end, batch.get("halves_known", 0))
+        plan = Plan(halves_end, known, plan.ops_end, ops_end)
+        start, end = ops_to_read(state, 0, plan)
+        unread = [op for op in unread if op.offset >= start]
+        ops = [op for op in unread if op.offset < end]
+        changes, decisions = step(state, 0, plan, halves, ops, batch["now_ms"], settings)
         for key, value in changes.items():
             if value is None:
                 del state[key]

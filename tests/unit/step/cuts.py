@@ -4,36 +4,52 @@ Precisely: a *stretch* is a run of batches such that no half that is pending at 
 within it has, then, a deadline below the queue's watermark at the stretch's end. Within a stretch
 nothing is checked or given up however it is cut, so the halves and the ops of a stretch may be read
 in any other batches, each topic in its order, halves before ops or after. A batch in which a
-deadline does fall stays as it was. Rules that look at how far one topic is ahead of the other, or
-that change from batch to batch, are off (`calm`).
+deadline does fall stays as it was. Rules that change from batch to batch are off (`calm`), and ops
+that guess what half will come next are left out: whether that is there yet depends on the cut.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from random import Random
 
-from .driver import QUEUE, told
+from .driver import QUEUE, next_plan, told
 from .histories import NEVER_MS
-from .model import Model, immunity_of
+from .model import Model, immunity_of, is_ahead
 from .records import Batch, History, Sent
-from .vocabulary import Rules
+from .vocabulary import Plan, Rules
+
+#: Batches after a stretch in which ops that were left are read: four times as many each time.
+_RESTS = 5
 
 
 def calm(history: History, timeout_ms: int | None) -> History:
-    """Return the history without what would tell two cuts apart: limits and changes of rules."""
+    """Return the history without what would tell two cuts apart.
+
+    Ops come no sooner than the halves that they wait for, so none is ever left.
+    """
     rules = replace(
         history.batches[0][1],
         reject_transaction_message=False,
         file_reserved_ms=NEVER_MS * 10,
-        broker_clock_skew_ms=NEVER_MS * 10,
-        max_waiting_ops=10**6,
         max_checks=10**6,
         max_output_bytes=10**9,
     )
     if timeout_ms is not None:
         rules = replace(rules, transaction_timeout_ms=timeout_ms)
-    return History([(batch, rules) for batch, _ in history.batches])
+    batches: list[tuple[Batch, Rules]] = []
+    ops: list[Sent] = []
+    start = 0
+    for batch, _ in history.batches:
+        ops += sorted(op for op in batch.ops if op.offset not in history.guessed)
+        come = list(takewhile(lambda op: not is_ahead(op.means, batch.plan), ops))  # noqa: B023
+        ops = ops[len(come) :]
+        end = ops[0].offset if ops else batch.plan.ops_end
+        plan = batch.plan._replace(ops_start=start, ops_end=end)
+        batches.append((replace(batch, plan=plan, ops=come), rules))
+        start = end
+    return History(batches)
 
 
 @dataclass
@@ -75,22 +91,27 @@ def recut(history: History, random: Random) -> History:
     """Return the same history, its stretches cut at other places."""
     rules = history.batches[0][1]
     batches: list[Batch] = []
+    before = Plan(0, 0, 0, 0)
     for stretch in stretches(history):
-        batches += stretch.batches if stretch.whole else _cut(stretch.batches, random)
+        batches += stretch.batches if stretch.whole else _cut(stretch.batches, before, random)
+        before = stretch.batches[-1].plan
     return History([(batch, rules) for batch in batches])
 
 
-def _cut(batches: list[Batch], random: Random) -> list[Batch]:
+def _cut(batches: list[Batch], before: Plan, random: Random) -> list[Batch]:
     halves = sorted((s for batch in batches for s in batch.halves), key=lambda sent: sent.offset)
     ops = sorted((s for batch in batches for s in batch.ops), key=lambda sent: sent.offset)
     now_ms = max(batch.now_ms for batch in batches)
     pieces = random.randint(1, 2 + len(halves) + len(ops))
-    return [
-        Batch(now_ms, half_piece, op_piece)
-        for half_piece, op_piece in zip(
-            _pieces(halves, pieces, random), _pieces(ops, pieces, random), strict=True
-        )
-    ]
+    cut: list[Batch] = []
+    last = batches[-1].plan
+    for half_piece, op_piece in zip(
+        _pieces(halves, pieces, random), _pieces(ops, pieces, random), strict=True
+    ):
+        before = next_plan(before, half_piece, op_piece, last.halves_known)
+        cut.append(Batch(now_ms, before, half_piece, op_piece))
+    cut[-1] = replace(cut[-1], plan=last._replace(ops_start=before.ops_start))
+    return cut + [Batch(now_ms, last._replace(ops_start=last.ops_end))] * _RESTS
 
 
 def _pieces(rows: list[Sent], count: int, random: Random) -> list[list[Sent]]:

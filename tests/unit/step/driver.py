@@ -13,7 +13,7 @@ from resolver.step import Changes, Decisions, StepSettings
 
 from .model import Model
 from .records import Batch, History, Sent, stored
-from .vocabulary import RANGE, Rules, Verdict
+from .vocabulary import RANGE, Plan, Rules, Verdict
 
 QUEUE = 3
 
@@ -31,29 +31,20 @@ class Driver:
         self.state: dict[str, bytes] = {}
         self.model = Model(QUEUE, range_size)
         self.left: list[Sent] = []
-        self.ops_end = 0
+        self.plan = Plan(0, 0, 0, 0)
         self.code = code
 
     def read(self, batch: Batch, rules: Rules | None = None) -> Decisions:
         """Read a batch by the step alone."""
         settings = StepSettings(**vars(rules or self.rules))
         state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
-        end = max((self.ops_end, *(op.offset + 1 for op in batch.ops)))
-        begin, to = self.code.ops_to_read(state, QUEUE, self.ops_end, end)
+        plan = self.code.Plan(*batch.plan)
+        begin, to = self.code.ops_to_read(state, QUEUE, plan)
         self.left = [op for op in self.left + list(batch.ops) if op.offset >= begin]
-        ops = [op for op in self.left if op.offset < to]
-        changes, decisions = self.code.step(
-            state,
-            QUEUE,
-            stored(batch.halves),
-            stored(ops),
-            batch.now_ms,
-            settings,
-            (begin, to),
-            end,
-        )
+        read = (stored(batch.halves), stored([op for op in self.left if op.offset < to]))
+        changes, decisions = self.code.step(state, QUEUE, plan, *read, batch.now_ms, settings)
         self._apply(changes)
-        self.ops_end = end
+        self.plan = batch.plan
         return decisions
 
     def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
@@ -77,18 +68,29 @@ class Driver:
         compare(decisions, expected)
         return decisions
 
-    def at(self, now_ms: int, *sent: Sent) -> Decisions:
-        """Read these records at `now_ms`, by the step and by the model."""
+    def at(self, now_ms: int, *sent: Sent, known: int = 0) -> Decisions:
+        """Read these records at `now_ms`, by the step and by the model.
+
+        There are halves up to `known`, though no more are read.
+        """
         halves = [one for one in sent if hasattr(one.means, "half")]
         ops = [one for one in sent if not hasattr(one.means, "half")]
-        return self.check(Batch(now_ms, halves, ops))
+        return self.check(Batch(now_ms, next_plan(self.plan, halves, ops, known), halves, ops))
+
+
+def next_plan(before: Plan, halves: list[Sent], ops: list[Sent], known: int) -> Plan:
+    """Return the plan of a batch that reads up to the last of these."""
+    halves_end = max((before.halves_end, *(half.offset + 1 for half in halves)))
+    ops_end = max((before.ops_end, *(op.offset + 1 for op in ops)))
+    known = max(before.halves_known, halves_end, known)
+    return Plan(halves_end, known, before.ops_end, ops_end)
 
 
 def told(model: Model, batch: Batch, rules: Rules) -> Verdict:
     """Return what the model says of a batch."""
     halves: Any = [sent.means for sent in batch.halves]
     ops: Any = [sent.means for sent in batch.ops]
-    return model.batch(halves, ops, batch.now_ms, rules)
+    return model.batch(halves, ops, batch.now_ms, batch.plan, rules)
 
 
 def check_history(
@@ -120,7 +122,6 @@ def compare(decisions: Decisions, expected: Verdict) -> None:
     assert decisions.duplicates == expected.duplicates
     assert decisions.watermark_ms == expected.watermark_ms
     assert decisions.pending == expected.pending
-    assert decisions.waiting == expected.waiting
     assert decisions.wake_at_ms == expected.wake_at_ms
 
 

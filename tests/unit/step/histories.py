@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from . import records
+from .driver import next_plan
 from .records import Batch, History, Sent
-from .vocabulary import RANGE, Rules
+from .vocabulary import RANGE, Ends, Plan, Rules
 
 EVENT_BYTES = 18
 MAX_EVENTS = 40
@@ -81,6 +82,11 @@ class World:
         self.good: list[Sent] = []
         self.open: list[Sent] = []
         self.batches: list[tuple[Batch, Rules]] = []
+        self.plan = Plan(0, 0, 0, 0)
+        #: How many halves there were when each op was stored.
+        self.halves_at_op: list[int] = []
+        #: Of ops, half offsets that they name and that were not there yet.
+        self.made_up: list[tuple[int, int]] = []
         self.last_rounds = choices.below(7)
         limits = choices.of([{}] * 15 + GROUP_TOPICS)
         self.rules = replace(self.rules, group_topics=limits)
@@ -105,14 +111,17 @@ class World:
             self._read(choices, halves_left=choices.of([0, 0, 1, 2, 5]), ops_left=choices.below(3))
 
     def finish(self, choices: Choices) -> History:
-        """Read all that is left; then let time pass with nothing but fences."""
+        """Read all that is left; then let time pass with nothing but fences and answers."""
         self._read(choices, 0, 0)
         for _ in range(self.last_rounds):
             interval = self.rules.transaction_check_interval_ms
             self.at_ms += choices.of([interval + 1, interval, 2 * interval, 5 * interval])
             self._log_op(records.fence(*self._next_op(choices)))
+            if self.open and choices.one_in(3):
+                self._answer_unknown(choices, choices.of(self.open))
             self._read(choices, 0, 0)
-        return History(self.batches)
+        guessed = {op for op, half in self.made_up if half < self.half_offset}
+        return History(self.batches, frozenset(guessed))
 
     def _stamp(self, choices: Choices) -> int:
         """Stored times mostly rise; brokers' clocks step now and then."""
@@ -135,6 +144,10 @@ class World:
     def _log_op(self, sent: Sent) -> None:
         self.op_log.append(sent)
         self.op_offset = sent.offset + 1
+        self.halves_at_op.append(len(self.half_log))
+        elements = sent.means.says.elements if isinstance(sent.means.says, Ends) else ()
+        named = (element[0] for element in elements if element)
+        self.made_up += [(sent.offset, half) for half in named if half >= self.half_offset]
 
     def _half(self, choices: Choices) -> None:
         offset, stored_at_ms = self._next_half(choices)
@@ -176,6 +189,12 @@ class World:
             ended = {half_offset for half_offset, _, group in targets if group == groups[0]}
             self.open = [half for half in self.open if half.offset not in ended]
 
+    def _answer_unknown(self, choices: Choices, half: Sent) -> None:
+        asked = half.means.half
+        element = (half.offset, asked.transaction_id)
+        place = self._next_op(choices)
+        self._log_op(records.op(*place, [element], "UNKNOWN", asked.group, from_check=True))
+
     def _target(self, choices: Choices) -> tuple[Any, Any, str | None]:
         """Return what an element speaks of: half offset, transaction id, that half's group."""
         kind, which = choices.of(_TARGETS), choices.below(256)
@@ -206,7 +225,12 @@ class World:
         order.shuffle(halves)
         order.shuffle(ops)
         self.read_halves, self.read_ops = upto_half, upto_op
-        self.batches.append((Batch(self._clock(choices), halves, ops), self._rules_now(choices)))
+        # The halves that there are: asked at once when the ops are known, or later.
+        then = self.halves_at_op[upto_op - 1] if upto_op else 0
+        known = self.half_log[: choices.of([len(self.half_log), then])]
+        self.plan = next_plan(self.plan, halves, ops, known[-1].offset + 1 if known else 0)
+        batch = Batch(self._clock(choices), self.plan, halves, ops)
+        self.batches.append((batch, self._rules_now(choices)))
 
     def _clock(self, choices: Choices) -> int:
         rules = self.rules
@@ -231,8 +255,6 @@ def _rules(choices: Choices) -> Rules:
         file_reserved_ms=choices.of([NEVER_MS, 20_000, 6000]),
         count_unanswered_checks=choices.one_in(2),
         check_backoff_max_ms=choices.of([NEVER_MS, interval // 2, interval * 3]),
-        broker_clock_skew_ms=choices.of([NEVER_MS, 0, 700, 4000]),
-        max_waiting_ops=choices.of([100, 0, 1, 2, 5]),
         max_checks=choices.of([1000, 1, 2, 3]),
         max_output_bytes=choices.of([10**9] * 9 + [1, 700, 2_000]),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from resolver.protocol import (
@@ -22,7 +23,19 @@ from resolver.protocol import (
     record_bytes,
 )
 
-from .vocabulary import FENCE, RANGE, Asked, Element, End, Ends, HalfRead, OpRead, Rules, Verdict
+from .vocabulary import (
+    FENCE,
+    RANGE,
+    Asked,
+    Element,
+    End,
+    Ends,
+    HalfRead,
+    OpRead,
+    Plan,
+    Rules,
+    Verdict,
+)
 
 
 @dataclass
@@ -52,15 +65,12 @@ class Model:
         self.range_size = range_size
         self.now_ms = 0
         self.next_half = 0
-        self.latest_half_stored_at_ms: int | None = None
         self.watermark_ms: int | None = None
         self.pending: dict[int, Pending] = {}
         self.settled: dict[int, Settled] = {}
-        self.waiting: list[Element] = []
         self.unread: list[OpRead] = []  # ops that were left for the next batch
         self.next_op = 0
         self.behind = 0  # where ops were left: how many offsets the next batch reads
-        self.ops_end = 0
 
     def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
         """Take transactions as ended before their halves are read: the start of a rebuild.
@@ -73,7 +83,7 @@ class Model:
             self.settled[offset] = Settled(Outcome.COMMIT if committed else outcome, self.now_ms)
 
     def batch(
-        self, halves: list[HalfRead], ops: list[OpRead], now_ms: int, rules: Rules
+        self, halves: list[HalfRead], ops: list[OpRead], now_ms: int, plan: Plan, rules: Rules
     ) -> Verdict:
         """Read a batch. The order of the rows that it is given does not matter."""
         self.rules = rules
@@ -82,27 +92,19 @@ class Model:
         self.stored = {offset: _size(row.at) for offset, row in self.pending.items()}
         for half in sorted(halves, key=lambda half: half.offset):
             self._half(half)
-        arrived_before = list(self.waiting)
-        self.waiting = []
-        for element in arrived_before:
-            self._element(element)
-        self._ops(sorted(ops, key=lambda op: op.offset))
-        self._give_up_the_overdue()
-        self._keep_to_the_cap(arrived_before)
+        self.next_half = plan.halves_end
+        self._ops(sorted(ops, key=lambda op: op.offset), plan)
         more_is_due = self._due_rows()
         self._forget()
         self.verdict.wake_at_ms = self._wake_at(more_is_due or bool(self.behind))
         self.verdict.watermark_ms = self.watermark_ms
         self.verdict.pending = len(self.pending)
-        self.verdict.waiting = len(self.waiting)
         return self.verdict
 
     # Halves
 
     def _half(self, read: HalfRead) -> None:
         rules = self.rules
-        self.next_half = read.offset + 1
-        self.latest_half_stored_at_ms = max(self.latest_half_stored_at_ms or 0, read.stored_at_ms)
         source = f"{rules.topic_prefix}half:{self.queue}:{read.offset}"
         if read.half is None:
             self.verdict.refused.append((source, None, QuarantineReason.MALFORMED_HALF))
@@ -122,32 +124,41 @@ class Model:
 
     # Ops
 
-    def _ops(self, new: list[OpRead]) -> None:
-        """Apply ops in their order, as many as may be refused and may release so much."""
-        end = max((self.ops_end, *(op.offset + 1 for op in new)))
-        begin, to = self.ops_end, end
+    def _ops(self, new: list[OpRead], plan: Plan) -> None:
+        """Apply ops in their order, up to one whose halves are to come, or that is too much."""
+        begin, to = plan.ops_start, plan.ops_end
         if self.behind:
-            begin, to = self.next_op, min(end, self.next_op + self.behind)
+            begin, to = self.next_op, min(to, self.next_op + self.behind)
         known = self.unread + new
         ops = [op for op in known if op.offset < to]
-        applied = self._applied(ops)
+        decoded = self._as_many_as_may_be_refused(ops)
+        with_halves = list(takewhile(lambda op: not is_ahead(op, plan), decoded))
+        applied = self._applied(with_halves)
         self.unread = known[applied:]
         self.next_op = ops[applied].offset if applied < len(ops) else to
-        self.behind = 4 * (self.next_op - begin) + 1 if self.next_op < end else 0
-        self.ops_end = end
+        least = to - begin if len(with_halves) < len(decoded) else 1
+        left = self.next_op < plan.ops_end
+        self.behind = max(least, 4 * (self.next_op - begin)) if left else 0
+
+    def _as_many_as_may_be_refused(self, ops: list[OpRead]) -> list[OpRead]:
+        left = max(1, self.rules.max_output_bytes // 512)
+        taken = []
+        for op in ops:
+            if left <= 0:
+                break
+            taken.append(op)
+            left -= 1 if op.says is None else len(_elements(op))
+        return taken
 
     def _applied(self, ops: list[OpRead]) -> int:
-        """Apply ops; return how many."""
+        """Apply ops, as many as may release so much; return how many."""
         budget = self.rules.max_output_bytes
-        elements_left = max(1, budget // 512)
         released = 0
         for place, op in enumerate(ops):
-            elements = op.says.elements if isinstance(op.says, Ends) else ()
-            size = sum(self.stored.get(element[0], 0) for element in elements if element)
-            if elements_left <= 0 or (released and released + size > budget):
+            size = sum(self.stored.get(element[0], 0) for element in _elements(op) if element)
+            if released and released + size > budget:
                 return place
             released += size
-            elements_left -= 1 if op.says is None else len(elements)
             self._op(op)
         return len(ops)
 
@@ -167,11 +178,9 @@ class Model:
 
     def _element(self, element: Element) -> None:
         offset, state = element.half_offset, element.says.state
-        if offset >= self.next_half:
-            self.waiting.append(element)
-        elif offset in self.pending:
+        if offset in self.pending:
             self._element_of_pending(element, self.pending[offset])
-        elif offset in self.settled:
+        elif offset in self.settled and offset < self.next_half:
             if state is TransactionStatus.UNKNOWN:
                 return
             if _outcome(state) is self.settled[offset].outcome:
@@ -235,29 +244,6 @@ class Model:
                 reason=reason,
             )
         )
-
-    # Early ops
-
-    def _give_up_the_overdue(self) -> None:
-        for element in list(self.waiting):
-            half_is_overdue = (
-                self.latest_half_stored_at_ms is not None
-                and self.latest_half_stored_at_ms - element.stored_at_ms
-                > self.rules.broker_clock_skew_ms
-            )
-            too_old = self.now_ms - element.stored_at_ms > self.rules.file_reserved_ms
-            if half_is_overdue or too_old:
-                self.waiting.remove(element)
-                self._refuse_element(element, QuarantineReason.UNKNOWN_HALF)
-
-    def _keep_to_the_cap(self, arrived_before: list[Element]) -> None:
-        """Of this batch's arrivals those furthest ahead go; who waited before stays."""
-        arrivals = [element for element in self.waiting if element not in arrived_before]
-        while len(self.waiting) > self.rules.max_waiting_ops and arrivals:
-            furthest = max(arrivals, key=lambda e: (e.half_offset, e.op_offset, e.position))
-            arrivals.remove(furthest)
-            self.waiting.remove(furthest)
-            self._refuse_element(furthest, QuarantineReason.UNKNOWN_HALF)
 
     # Checks and discards
 
@@ -329,9 +315,7 @@ class Model:
         """When the queue must be looked at again though nothing arrives."""
         if more_is_due:
             return self.now_ms
-        moments = [row.deadline_ms for row in self.pending.values()]
-        moments += [e.stored_at_ms + self.rules.file_reserved_ms + 1 for e in self.waiting]
-        return min(moments, default=None)
+        return min((row.deadline_ms for row in self.pending.values()), default=None)
 
     # Refusals
 
@@ -358,6 +342,16 @@ def immunity_of(half: Half, rules: Rules) -> int:
     if half.immunity_seconds is None:
         return rules.transaction_timeout_ms
     return min(half.immunity_seconds * 1000, rules.file_reserved_ms)
+
+
+def _elements(op: OpRead) -> tuple[tuple[int, str] | None, ...]:
+    return op.says.elements if isinstance(op.says, Ends) else ()
+
+
+def is_ahead(op: OpRead, plan: Plan) -> bool:
+    """Whether a half of the op is there and not read; what is not there never was."""
+    offsets = [element[0] for element in _elements(op) if element]
+    return any(plan.halves_end <= offset < plan.halves_known for offset in offsets)
 
 
 def _size(at: HalfAt) -> int:

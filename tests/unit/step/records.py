@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from resolver.protocol import Half, Headers, StoredRecord, TransactionStatus
 
-from .vocabulary import FENCE, Ends, HalfRead, OpRead, Rules
+from .vocabulary import FENCE, Ends, HalfRead, OpRead, Plan, Rules
 
 #: What stands in CHECK_IMMUNITY_TIME_IN_SECONDS, and the immunity that it gives.
 IMMUNITIES: list[tuple[bytes | None, int | None]] = [
@@ -266,15 +266,20 @@ class Batch:
     """What one call of the step reads, its rows in the order of arrival, which means nothing."""
 
     now_ms: int
+    plan: Plan
     halves: list[Sent] = field(default_factory=list)
     ops: list[Sent] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class History:
-    """All that one queue ever reads; the rules may change from batch to batch."""
+    """All that one queue ever reads; the rules may change from batch to batch.
+
+    `guessed` are ops that name halves which came after them.
+    """
 
     batches: list[tuple[Batch, Rules]]
+    guessed: frozenset[int] = frozenset()
 
 
 def stored(rows: Sequence[Sent]) -> list[StoredRecord]:

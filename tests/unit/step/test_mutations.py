@@ -31,9 +31,21 @@ MUTATIONS = [
     ),
     Change(
         "step.py",
-        "early = ends.half >= head.next_half",
-        "early = ends.half > head.next_half",
+        "(ends.half >= plan.halves_end) &",
+        "(ends.half > plan.halves_end) &",
         "an op of the very next half is refused instead of waiting",
+    ),
+    Change(
+        "step.py",
+        "& (ends.half < plan.halves_known)",
+        "",
+        "an op with a made-up offset holds up all behind it",
+    ),
+    Change(
+        "step.py",
+        "again = ops_read[1] - ops_read[0] if len(with_halves.read) < len(decoded.read) else 1",
+        "again = 1",
+        "of ops that wait for their halves only a few are read again",
     ),
     Change(
         "judge.py",
@@ -49,14 +61,14 @@ MUTATIONS = [
     ),
     Change(
         "step.py",
-        "read = read[: _before(read, ends.ops[count:])]",
-        "",
+        "kept = [one for one in self.read if one.offset < offset]",
+        "kept = self.read",
         "ops that are left count as read: their malformed elements, the watermark",
     ),
     Change(
         "step.py",
-        "ends = ends.take(ends.op < count)",
-        "",
+        "self.ends.take(self.ends.op < op)",
+        "self.ends",
         "ops that are left are applied all the same",
     ),
     Change(
@@ -138,18 +150,6 @@ MUTATIONS = [
         "a group with many overdue halves holds up the others",
     ),
     Change(
-        "waiting.py",
-        "by_halves = self._queue.latest_half_stored_at - self._settings.broker_clock_skew_ms",
-        "by_halves = 0",
-        "made-up offsets wait until the clock gives them up",
-    ),
-    Change(
-        "waiting.py",
-        'farthest = newest[np.argsort(ends.half[newest], kind="stable")][-excess:]',
-        "farthest = newest[-excess:]",
-        "too many waiting ends: not those farthest ahead are refused",
-    ),
-    Change(
         "settled.py",
         "and queue.settled_from not in queue.pending:",
         "and True:",
@@ -157,8 +157,8 @@ MUTATIONS = [
     ),
     Change(
         "step.py",
-        "head.now = max(head.now, now_ms)\n    settled = Settled(store, head)\n    waiting",
-        "head.now = now_ms\n    settled = Settled(store, head)\n    waiting",
+        "head.now = max(head.now, now_ms)\n    settled = Settled(store, head)\n    pending",
+        "head.now = now_ms\n    settled = Settled(store, head)\n    pending",
         "time runs backwards",
     ),
 ]

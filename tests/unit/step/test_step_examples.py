@@ -225,13 +225,18 @@ def test_an_idle_op_topic_is_asked_for_a_fence_and_the_fence_lets_the_check_out(
     assert checked(queue.at(50_100, records.fence(0, 50_050))) == [(0, 1)]
 
 
-def test_an_early_op_waits_for_its_half() -> None:
+def test_an_op_that_is_read_before_its_half_waits_for_it_and_all_behind_it_too() -> None:
     queue = Driver()
-    early = queue.at(10, records.half(0, 0), end(0, 5, 0, 1, 3))
-    assert (ended(early), early.waiting) == ([(0, "COMMIT", "END")], 2)
-    assert ended(queue.at(20, records.half(1, 4))) == [(1, "COMMIT", "END")]
-    passed = queue.at(30, records.half(4, 6))
-    assert (refused(passed), passed.waiting) == ([("tx.op:3:0", 2, "UNKNOWN_HALF")], 0)
+    sent = [records.half(0, 0), end(0, 5, 0), end(1, 6, 0, 2), end(2, 7, 0, state="ROLLBACK")]
+    early = queue.at(10, *sent, known=4)
+    assert (ended(early), early.watermark_ms) == ([(0, "COMMIT", "END")], 5)
+    assert (early.refused, early.wake_at_ms) == ([], 10)
+    still = queue.at(20, records.half(1, 2))
+    assert (still.ended, still.duplicates, still.wake_at_ms) == ([], 0, 20)
+    read = queue.at(30, records.half(2, 3), records.half(3, 4))
+    assert (ended(read), read.duplicates) == ([(2, "COMMIT", "END")], 1)
+    assert refused(read) == [("tx.op:3:2", 0, "CONFLICTING_END")]
+    assert read.watermark_ms == 7
 
 
 @given(st.permutations(range(6)), st.integers(0, 6), st.booleans())
@@ -244,7 +249,7 @@ def test_in_whatever_order_ops_come_and_however_early_each_half_ends_as_its_op_s
     halves = [records.half(offset, offset) for offset in range(6)]
     queue = Driver()
     batches = [ops[:read], halves, ops[read:]] if early else [halves[:read], ops, halves[read:]]
-    told = [queue.at(20 + at, *batch) for at, batch in enumerate(batches)]
+    told = [queue.at(20 + at, *batch, known=6) for at, batch in enumerate([*batches, [], []])]
     found = [one for decisions in told for one in ended(decisions)]
     assert sorted(found) == [(half, states[half % 2], "END") for half in range(6)]
     for decisions in told:
@@ -269,29 +274,31 @@ def born_at(sent: records.Sent, born_ms: int) -> records.Sent:
     return sent._replace(headers=headers, means=means)
 
 
-def test_a_made_up_offset_far_ahead_is_refused_when_its_half_would_have_come() -> None:
+@pytest.mark.parametrize("made_up", [4, 5, 2**63 - 1])
+def test_a_made_up_offset_is_refused_at_once_and_holds_up_nothing(made_up: int) -> None:
     queue = Driver()
-    waits = queue.at(10, end(0, 1_000, 2**63 - 1))
-    assert (waits.waiting, waits.refused) == (1, [])
-    skew = Rules().broker_clock_skew_ms
-    assert queue.at(20, records.half(0, 1_000 + skew)).waiting == 1
-    given_up = queue.at(30, records.half(1, 1_001 + skew))
-    assert (refused(given_up), given_up.waiting) == ([("tx.op:3:0", 0, "UNKNOWN_HALF")], 0)
+    decisions = queue.at(10, records.half(0, 0), end(0, 5, made_up), end(1, 6, 0), known=4)
+    assert refused(decisions) == [("tx.op:3:0", 0, "UNKNOWN_HALF")]
+    assert ended(decisions) == [(0, "COMMIT", "END")]
 
 
-def test_with_nothing_read_a_waiting_op_is_given_up_by_the_clock() -> None:
-    queue = Driver(Rules(file_reserved_ms=40_000))
-    assert queue.at(2_000, end(0, 1_000, 9)).wake_at_ms == 41_001
-    assert queue.at(41_000).refused == []
-    assert refused(queue.at(41_001)) == [("tx.op:3:0", 0, "UNKNOWN_HALF")]
+def test_an_op_of_a_half_that_is_gone_is_refused_when_it_would_have_been_read() -> None:
+    """As of an aborted transaction, or one that was deleted."""
+    queue = Driver()
+    assert queue.at(10, end(0, 5, 1), known=3).refused == []
+    assert refused(queue.at(20, records.half(2, 0))) == [("tx.op:3:0", 0, "UNKNOWN_HALF")]
 
 
-def test_more_waiting_ops_than_the_cap_are_refused_the_farthest_first() -> None:
-    queue = Driver(Rules(max_waiting_ops=3))
-    assert queue.at(10, end(0, 5, 900, 901)).waiting == 2
-    crowded = queue.at(20, end(1, 15, 7, 8), end(2, 16, 8))
-    assert refused(crowded) == [("tx.op:3:1", 1, "UNKNOWN_HALF"), ("tx.op:3:2", 0, "UNKNOWN_HALF")]
-    assert crowded.waiting == 3
+def test_however_many_ops_come_before_their_halves_none_is_refused() -> None:
+    queue, many = Driver(), 1_000
+    ops = [end(offset, offset, offset) for offset in range(many)]
+    found = ended(queue.at(10, *ops, known=many))
+    for offset in range(0, many, 100):
+        halves = [records.half(at, at) for at in range(offset, offset + 100)]
+        decisions = queue.at(20 + offset, *halves)
+        assert (decisions.refused, decisions.checks) == ([], [])
+        found += ended(decisions)
+    assert found == [(offset, "COMMIT", "END") for offset in range(many)]
 
 
 def test_checks_are_shared_fairly_between_groups_the_oldest_first() -> None:
@@ -318,9 +325,10 @@ def test_elements_of_one_op_differ_in_fate_and_neighbours_are_unharmed() -> None
         ("tx.op:3:1", 1, "GROUP_MISMATCH"),
         ("tx.op:3:1", 2, "CONFLICTING_END"),
         ("tx.op:3:1", 3, "MALFORMED_OP"),
+        ("tx.op:3:1", 5, "UNKNOWN_HALF"),
         ("tx.op:3:2", 0, "TRANSACTION_MISMATCH"),
     ]
-    assert (decisions.duplicates, decisions.waiting, decisions.pending) == (1, 1, 1)
+    assert (decisions.duplicates, decisions.pending) == (1, 1)
 
 
 def test_halves_are_refused_while_new_transactions_are_not_permitted() -> None:

@@ -72,10 +72,3 @@ def test_what_an_op_s_refused_elements_take_does_not_grow_with_the_op() -> None:
     assert len(decisions.refused) == len(elements)
     taken = sum(record_bytes(one.key, one.value, one.headers) for one in decisions.refused)
     assert taken < 1_000 * len(elements)
-
-
-def test_what_a_waiting_end_takes_does_not_grow_with_its_op() -> None:
-    driver = Driver()
-    for number in range(20):
-        driver.at(10, records.op(number, 5, [(1_000 + number, "id")], **_LARGE))
-    assert sum(map(len, driver.state.values())) < 20 * 1_000

@@ -66,7 +66,7 @@ def _told(history: History) -> dict[str, Any]:
         checks += [(check.at.offset, check.checks) for check in decisions.checks]
         refused += [(r.source, r.element, r.reason) for r in decisions.refused]
         duplicates += decisions.duplicates
-    left = decisions[4:]  # when to wake, watermark, pending, waiting
+    left = decisions[4:]  # when to wake, watermark, pending
     return {
         "ended": ended,
         "checks": checks,
@@ -95,7 +95,6 @@ def test_two_queues_side_by_side_know_nothing_of_each_other() -> None:
 
 SMALL = [
     Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "ranges of 4 offsets"),
-    Change("waiting.py", "_CHUNK_ELEMENTS = 4_096", "_CHUNK_ELEMENTS = 2", "chunks of 2 ends"),
     Change("bodies.py", "CHUNK_BYTES = 512 * 1024", "CHUNK_BYTES = 900", "chunks of a few bodies"),
     Change("settled.py", "AT_ONCE = 1_000", "AT_ONCE = 10_000_000", "wide gaps at once"),
 ]
@@ -116,7 +115,6 @@ def test_state_shrinks_to_a_head_and_outcomes_when_nothing_is_pending() -> None:
             decisions = driver.read(batch, rules)
         kinds = {key.split("/")[0] for key in driver.state}
         assert ("pending" in kinds) == ("body" in kinds) == (decisions.pending > 0)
-        assert ("waiting" in kinds) == (decisions.waiting > 0)
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +124,13 @@ def seen() -> Counter[Any]:
     for number in range(300):
         model = Model(QUEUE)
         for batch, rules in numbered(number).batches:
-            waited = {(e.op_offset, e.position) for e in model.waiting}
+            waited = {op.offset for op in model.unread}
             verdict = told(model, batch, rules)
             counted.update((end.outcome, end.source, end.reason) for end in verdict.ended)
             counted.update(reason for _, _, reason in verdict.refused)
             counted.update(f"check {asked.checks}" for asked in verdict.checks)
             counted["duplicate"] += verdict.duplicates
-            waited_ops = {op_offset for op_offset, _ in waited}
-            counted["waited, then ended"] += sum(e.op_offset in waited_ops for e in verdict.ended)
+            counted["waited, then ended"] += sum(e.op_offset in waited for e in verdict.ended)
             counted["backing off"] += any(row.streak > 1 for row in model.pending.values())
             counted["limited"] += verdict.wake_at_ms == model.now_ms
     return counted

@@ -32,11 +32,18 @@ class Rules:
     count_unanswered_checks: bool = False
     check_backoff_max_ms: int = 600_000
     reject_transaction_message: bool = False
-    broker_clock_skew_ms: int = 600_000
-    max_waiting_ops: int = 100_000
     max_checks: int = 1250
     max_output_bytes: int = 33_554_432
     group_topics: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Plan(NamedTuple):
+    """What a batch reads: halves up to an end, of those that there are, and ops."""
+
+    halves_end: int
+    halves_known: int
+    ops_start: int
+    ops_end: int
 
 
 class HalfRead(NamedTuple):
@@ -112,4 +119,3 @@ class Verdict:
     wake_at_ms: int | None = None
     watermark_ms: int | None = None
     pending: int = 0
-    waiting: int = 0
