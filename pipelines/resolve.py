@@ -26,7 +26,7 @@ from pipelines.session import spark_session, sql_options
 from resolver.checkpoint import Checkpoint
 from resolver.clock import Clock
 from resolver.delivery import Delivery
-from resolver.errors import Replaced, TxResolverError
+from resolver.errors import Replaced, ResolverError, TxResolverError
 from resolver.kafka import admin_client
 from resolver.planned import step_settings
 from resolver.processor import decide, slots, tasks
@@ -213,8 +213,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job.start(given.rebuild)
         print(f"resolving: checkpoint={given.checkpoint}", flush=True)
         try:
-            run_until_stopped(job.wait)
-            job.raise_failure()
+            if run_until_stopped(job.wait):
+                job.raise_failure()
+                raise ResolverError("the query resolve was stopped from elsewhere")
         finally:
             job.stop(STOP_SECONDS)
     except TxResolverError as error:

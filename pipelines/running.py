@@ -21,8 +21,11 @@ _SIGNAL_SECONDS = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run_until_stopped(ended: Callable[[float], bool | None]) -> None:
-    """Wait until the job has `ended`, which waits for so many seconds, or SIGINT or SIGTERM."""
+def run_until_stopped(ended: Callable[[float], bool]) -> bool:
+    """Wait until the job has `ended`, which waits for so many seconds, or SIGINT or SIGTERM.
+
+    Returns whether it has ended by itself.
+    """
     stop = threading.Event()
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
@@ -32,8 +35,10 @@ def run_until_stopped(ended: Callable[[float], bool | None]) -> None:
         signal.signal(known, ask)
     if under_spark_submit():
         _hear_in_jvm(_JvmHandler(stop))
-    while not stop.is_set() and not ended(_SIGNAL_SECONDS):
-        pass
+    while not stop.is_set():
+        if ended(_SIGNAL_SECONDS):
+            return True
+    return False
 
 
 def finish_batch(query: StreamingQuery, timeout_seconds: float) -> bool:

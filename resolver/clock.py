@@ -11,19 +11,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from .delivery import Delivery
-from .errors import Replaced, ResolverError, TxResolverError
+from .errors import Replaced, ResolverError, SettingsError, TxResolverError
 from .kafka import client_config
 from .protocol import Names, fence_record
 from .settings import Settings
+from .topics import verify_queues
 
 logger = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 3_600.0
 _LOOK_SECONDS = 5.0
+_QUEUES_SECONDS = 60.0
 _FENCE_SECONDS = 10
 
 
@@ -46,6 +49,7 @@ class Clock(threading.Thread):
         self._changed = threading.Condition()
         self._stopped = False
         self._lost = False
+        self._verify_at = 0.0
 
     def _connected(self) -> Producer:
         ours = {
@@ -91,6 +95,7 @@ class Clock(threading.Thread):
             self._send_fences()
             if time.monotonic() >= look_at:
                 self._look_after_the_marker()
+                self._look_after_the_queues()
                 look_at = time.monotonic() + _LOOK_SECONDS
 
     def _wait(self, look_at: float) -> bool:
@@ -145,6 +150,14 @@ class Clock(threading.Thread):
         if self._delivery.replaced():
             raise Replaced(f"another resolver took over {self._prefix}*")
         self._delivery.keep_alive(_KEEP_ALIVE_SECONDS)
+
+    def _look_after_the_queues(self) -> None:
+        """See that no partition was added: nobody would read what producers store there."""
+        if time.monotonic() < self._verify_at:
+            return
+        with suppress(SettingsError):  # no broker answers: later, then
+            verify_queues(self._settings)
+        self._verify_at = time.monotonic() + _QUEUES_SECONDS
 
 
 def _now_ms() -> int:

@@ -133,7 +133,7 @@ class Records:
     def _take(
         self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
     ) -> str | None:
-        """Take a record or a partition's end; return what failed where it is neither."""
+        """Take a record or a range's end; return what is wrong where it is neither."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return self._refuse(message)
@@ -148,6 +148,11 @@ class Records:
             offset += 1
         if offset >= offsets.end:
             self._finish(place, left)
+        elif error is not None:
+            return (
+                f"It ends at {offset}: if it has lost its last records, transactions may be lost; "
+                "start with --rebuild, on a new checkpoint, to go on with what is left"
+            )
         return None
 
     def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from .errors import TopicSettingsError
 from .groups import check_group
+from .kafka import admin_client
 from .protocol.names import Names
 from .settings import Settings
 from .topic_admin import Found, await_topics, create_topics, describe_topics, existing_topics
@@ -106,6 +107,12 @@ class _Ensure:
     def _note(self, found: Found) -> str:
         wanted = self._settings.replication_factor
         return f"replication_factor is set to {wanted}" if found.replicas < wanted else ""
+
+
+def verify_queues(settings: Settings) -> None:
+    """See that there are as many queues as there were; raises `TopicSettingsError`."""
+    existing = existing_topics(admin_client(settings))
+    _check_queues(Names(settings.topic_prefix), settings, existing)
 
 
 def _check_queues(names: Names, settings: Settings, existing: dict[str, Found]) -> None:

@@ -49,7 +49,6 @@ MESSAGE_ERRORS = frozenset(
         KafkaError.INVALID_TIMESTAMP,
         KafkaError.INVALID_RECORD,
         KafkaError.POLICY_VIOLATION,
-        KafkaError._UNKNOWN_PARTITION,
     }
 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from resolver.broker import Broker
 from resolver.clock import Clock
@@ -48,6 +49,24 @@ def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
             clock.stop()
             delivery.close()
     assert not failures
+
+
+def test_a_partition_that_is_added_is_not_left_unread(kafka: Broker, prefix: str) -> None:
+    failures: list[TxResolverError] = []
+    settings = _settings(kafka, prefix)
+    delivery = Delivery(settings, "checkpoint")
+    delivery.start(is_new=True)
+    half = Names(prefix).half
+    made = admin_client(settings).create_partitions([NewPartitions(half, 2)])
+    made[half].result(PATIENCE_SECONDS)
+    clock = Clock(settings, delivery, failures.append)
+    clock.start()
+    try:
+        _await(lambda: bool(failures))
+    finally:
+        clock.stop()
+        delivery.close()
+    assert "has 1 partitions" in str(failures[0]) and "has 2" in str(failures[0])
 
 
 def _settings(broker: Broker, prefix: str) -> Settings:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgpack
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from resolver.broker import Broker
 from resolver.delivery import Delivery
@@ -179,6 +179,23 @@ def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
     assert sum("batch 0: transaction open" in line for line in caplog.messages) < 5
 
 
+def test_a_partition_that_was_added_a_moment_ago_is_written_to(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    """The producer that is there does not know of it yet, and does for the next five minutes."""
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    names, now_ms = Names(settings.topic_prefix), time.time_ns() // 1_000_000
+    delivery.deliver(0, [msgpack.packb([_commit(real, 0, now_ms, names)])])
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin.create_partitions([NewPartitions(real, 3)])[real].result(30)
+    added = [_commit(real, offset, now_ms, names, partition=offset) for offset in (1, 2)]
+    delivery.deliver(1, [msgpack.packb([*added, _commit(real, 3, now_ms, names, partition=3)])])
+    delivered = [_values(settings, real, partition) for partition in range(3)]
+    assert delivered == [[b"0"], [b"1"], [b"2"]]
+    assert _values(settings, names.discarded) == [b"3"]
+
+
 def test_one_message_that_is_refused_among_many_does_not_stop_them(
     settings: Settings, deliveries: Deliveries, real: str
 ) -> None:
@@ -195,8 +212,10 @@ def test_one_message_that_is_refused_among_many_does_not_stop_them(
     assert _values(settings, names.discarded) == [b"30000"]
 
 
-def _commit(topic: str, offset: int, stored_at_ms: int, names: Names) -> Decision:
-    half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [])
+def _commit(
+    topic: str, offset: int, stored_at_ms: int, names: Names, partition: int | None = None
+) -> Decision:
+    half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [], partition)
     at = HalfAt(0, offset, stored_at_ms, half, half.to_record(names.half, 0).headers)
     said = Resolution(
         transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,
@@ -217,7 +236,7 @@ def _parts(*messages: Message) -> list[bytes]:
     return [msgpack.packb([Decision(message, None, half) for message in messages])]
 
 
-def _values(settings: Settings, topic: str) -> list[bytes | None]:
+def _values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
     consumer = Consumer(
         {
             "bootstrap.servers": settings.bootstrap_servers,
@@ -225,7 +244,7 @@ def _values(settings: Settings, topic: str) -> list[bytes | None]:
             "enable.partition.eof": True,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     values = []
     while (message := consumer.poll(30)) is not None and message.error() is None:
         values.append(message.value())
