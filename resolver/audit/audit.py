@@ -69,7 +69,7 @@ def audit(
         judged = _judged(rows, snapshot, sources, settings, known.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
         refused = compared(judged.expected(), malformed(ops), about_ops, by_queue, known.count)
-        return judged.report(refused, snapshot, settings, examples)
+        return judged.report(refused, snapshot, settings, examples, not_read.count())
     finally:
         not_read.unpersist()
 
@@ -184,7 +184,12 @@ class _Judged:
         return self._parts.select(F.inline("found")).select("queue", F.inline("expected"))
 
     def report(
-        self, refused: DataFrame, snapshot: Snapshot, settings: Settings, examples: int
+        self,
+        refused: DataFrame,
+        snapshot: Snapshot,
+        settings: Settings,
+        examples: int,
+        unreadable_ops: int,
     ) -> Report:
         """Count, and collect the first examples of each invariant."""
         refused = refused.persist()
@@ -198,7 +203,7 @@ class _Judged:
             refused.unpersist()
         return Report(
             findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
-            counts={name: sums[name] for name in _counts()},
+            counts={name: sums[name] for name in _counts()} | {"unreadable_ops": unreadable_ops},
             undeliverable=_undeliverable(snapshot, examples),
             versions=snapshot.versions,
             settings={name: getattr(settings, name) for name in _JUDGED_BY},

@@ -85,8 +85,8 @@ def malformed(ops: DataFrame) -> DataFrame:
     """Return the malformed records and elements: queue, op_offset, element, needed.
 
     Whether a value is JSON can't be told here as exactly as the resolver tells it. So a value that
-    is none here need not be in quarantine (`needed`), and one whose fields are well-formed may be
-    there if writing it again gives another text.
+    is none here need not be in quarantine (`needed`), if it looks like an object at all; and one
+    whose fields are well-formed may be there if writing it again gives another text.
     """
     refused = F.coalesce("refused", F.lit(False))
     doubtful = F.when(F.col("well_formed") & refused, ~_clean_json())
@@ -94,7 +94,7 @@ def malformed(ops: DataFrame) -> DataFrame:
         "queue",
         F.col("source_offset").alias("op_offset"),
         F.lit(WHOLE).alias("element"),
-        (F.col("body").isNotNull() & ~F.col("well_formed")).alias("needed"),
+        (~F.col("well_formed") & (F.col("body").isNotNull() | _is_no_op())).alias("needed"),
     )
     applied = ops.where(F.col("well_formed") & F.col("refused").isNull())
     single = (
@@ -108,6 +108,13 @@ def malformed(ops: DataFrame) -> DataFrame:
         )
     )
     return whole.union(single)
+
+
+def _is_no_op() -> Column:
+    """Whether it is malformed whatever a parser makes of it."""
+    text = F.try_validate_utf8(F.col("value").cast("string"))
+    is_object = F.coalesce(text.rlike(r"\A[ \t\r\n]*\{"), F.lit(False))
+    return ~F.col("tag").eqNullSafe(n.OP_TAG.decode()) | ~is_object
 
 
 def _with_body(ops: DataFrame) -> DataFrame:

@@ -230,7 +230,47 @@ def _check_max(settings: Settings, runs: int) -> Rule:
         (is_told & (said["answered"] > by_ends), "more checks answered than there are answers"),
         (repeated, "a check was sent twice"),
     )
+    if runs == 1 and not settings.count_unanswered_checks:
+        detail = F.coalesce(detail, F.when(_asked_on(settings), f"asked on after {most} answers"))
     return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
+
+
+def _asked_on(settings: Settings) -> Column:
+    """Whether a check was sent though enough had been answered, an outcome or not.
+
+    Counted are checks and answers by turns, each stored so long after the one before that no clocks
+    can be at fault: fewer than there were.
+    """
+    answers = F.filter("ends", lambda end: end["from_check"] & fits(end))
+    times = F.concat(
+        F.transform("checks", lambda check: _at(check["written_ms"], is_answer=False)),
+        F.transform(answers, lambda answer: _at(answer["stored_ms"], is_answer=True)),
+    )
+
+    def then(known: Column, one: Column) -> Column:
+        after = one["ms"] > known["ms"] + settings.broker_clock_skew_ms
+        beyond = known["answered"] >= settings.transaction_check_max
+        return (
+            F.when(~after | (one["is_answer"] != known["is_asked"]), known)
+            .when(one["is_answer"], _turn(known["answered"] + 1, False, one["ms"], known["beyond"]))
+            .otherwise(_turn(known["answered"], True, one["ms"], beyond))
+        )
+
+    begin = _turn(F.lit(0), False, F.lit(-(1 << 60)).cast("bigint"), F.lit(False))
+    return F.aggregate(F.array_sort(times), begin, then, lambda known: known["beyond"])
+
+
+def _at(ms: Column, is_answer: bool) -> Column:
+    return F.struct(ms.alias("ms"), F.lit(is_answer).alias("is_answer"))
+
+
+def _turn(answered: Column, is_asked: bool, ms: Column, beyond: Column) -> Column:
+    return F.struct(
+        answered.alias("answered"),
+        F.lit(is_asked).alias("is_asked"),
+        ms.alias("ms"),
+        beyond.alias("beyond"),
+    )
 
 
 def _may_have_answered(end: Column) -> Column:

@@ -1,4 +1,4 @@
-"""The audit of a world, by the command that an operator would use."""
+"""The audit of a world, by the command that an operator would use, and whether all has landed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _NOT_JUDGED = ("pending", "ended_and_not_landed_yet", "outcomes_landed_before_ha
 
 def audit(world: World, name: str) -> Audit:
     """Audit the tables and the real topics of a drained world; a violation is exit code 1."""
+    servers = world.settings.bootstrap_servers
+    landed = _run(world, "resolver.faults.completeness", str(world.tables), servers)
+    if landed.returncode:
+        return Audit(name, 1, (landed.stdout + landed.stderr).strip())
     done = run_audit(world)
     said = (done.stdout + done.stderr).strip()
     if done.returncode:
@@ -37,8 +41,13 @@ def audit(world: World, name: str) -> Audit:
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
     there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST]
+    return _run(world, "resolver", "audit", "--topics", "--json", *there)
+
+
+def _run(world: World, *program: str) -> CompletedProcess[str]:
+    """Run a program of ours, on the world's disk if it has one, while the judge reads on."""
     prefix = world.disk.prefix if world.disk is not None else []
-    command = [*prefix, sys.executable, "-m", "resolver", "audit", "--topics", "--json", *there]
+    command = [*prefix, sys.executable, "-m", *program]
     with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
         running = subprocess.Popen(
             command,

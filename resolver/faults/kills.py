@@ -36,9 +36,11 @@ def kill_resolver(world: World, chance: random.Random) -> Done:
     """Kill it at any moment, now and then once more while it starts."""
     world.pause(chance.uniform(0, 2))
     resolver, victim = world.take_down("resolver"), _drawn(_VICTIMS, chance)
-    resolver.hit(victim)
+    if resolver.ended:
+        raise FaultError(f"it ended before it was killed: {resolver.last_words}")
+    count = resolver.hit(victim)
     see_dead(world, resolver, victim)
-    what = f"kill -9 of {victim}"
+    what, proof = f"kill -9 of {victim}", f"{count} processes hit, exit code {resolver.exit_status}"
     if chance.random() < _KILLED_WHILE_STARTING:
         world.start_resolver()
         seconds = chance.uniform(0, 8)
@@ -46,7 +48,7 @@ def kill_resolver(world: World, chance: random.Random) -> Done:
         kill_all(world)
         what += f", and again {seconds:.1f} s after its start"
     world.start_resolver()
-    return Done(what)
+    return Done(what, proof)
 
 
 def kill_resolver_at(pattern: str) -> Fault:

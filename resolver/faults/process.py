@@ -22,11 +22,12 @@ class Victim(Process):
     def hit(self, victim: str, number: int = signal.SIGKILL) -> int:
         """Send a signal to `all` of it, to its `python` only, to its `jvm` or Spark's `workers`.
 
-        Returns to how many of those that it has started.
+        Returns to how many processes.
         """
+        count = 0
         if victim == "python":
             self._signal(signal.Signals(number))
-        count = 0
+            count = 1
         for member in self.members():
             with contextlib.suppress(psutil.Error):  # gone meanwhile
                 if _is_of(member, victim):

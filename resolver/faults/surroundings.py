@@ -17,8 +17,8 @@ from .world import SHORTENED, World
 
 #: How far Kafka's clock goes ahead, all steps together, and how far back from there. From one to
 #: another it is less than an hour: what is stamped further ahead real topics refuse
-#: (message.timestamp.after.max.ms), and its transaction ends as undeliverable. And it is less than
-#: `broker_clock_skew_ms`, by which it may be told that an end has no half.
+#: (message.timestamp.after.max.ms), and its transaction ends as undeliverable. Back it goes less
+#: than `broker_clock_skew_ms`, which the audit allows for.
 _AHEAD_SECONDS = 1_700
 _BACK_SECONDS = 500
 #: What was asked is not asked again until the clock is where it has been: so long a round waits.

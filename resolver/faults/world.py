@@ -324,6 +324,11 @@ class World:
         return self.home / self.kept.resolver
 
     @property
+    def tables(self) -> Path:
+        """The folder of its tables."""
+        return Home(self.resolver_home).tables
+
+    @property
     def broker_home(self) -> Path:
         """The folder of Kafka's data."""
         return self.home / "broker"

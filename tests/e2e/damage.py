@@ -101,7 +101,7 @@ def _place(sent: Sent) -> Row:
     return {"queue": sent.queue, "offset": sent.offset, "source_offset": _more(100_000)}
 
 
-def _as_if_of(sent: Sent) -> Row:
+def as_if_of(sent: Sent) -> Row:
     return {"transaction_id": sent.half.transaction_id, **_place(sent)}
 
 
@@ -137,7 +137,7 @@ def _damage_presence(
     sent = next(rolled_back)
     copy.remove("half", sent)
     yield _done("outcome without a half", Invariant.ONE_OUTCOME, sent)
-    copy.repeat("check", story.by_name["asked"], **_as_if_of(sent))
+    copy.repeat("check", story.by_name["asked"], **as_if_of(sent))
     yield _done("check without a half", Invariant.COPIES, sent)
     sent = next(plain)
     copy.repeat("half", sent)
@@ -206,7 +206,7 @@ def _damage_checks(copy: Copy, story: Story, in_time: Sent) -> Iterator[Damage]:
     for sent in (forgotten, later):
         copy.change("half", sent, immunity_seconds=None)
     yield _done("overdue, and not asked about", Invariant.OVERDUE, forgotten)
-    copy.repeat("check", story.by_name["asked"], **_as_if_of(later))
+    copy.repeat("check", story.by_name["asked"], **as_if_of(later))
     yield _done("asked about once, and then forgotten", Invariant.OVERDUE, later)
     copy.change("resolution", in_time, checks=1)
     yield _done("asked about, and had ended in time", Invariant.OVERDUE, in_time)
@@ -266,6 +266,8 @@ def _damage_malformed(
     yield _done("its op was refused as a whole", Invariant.FIRST_END, spaced)
     yield Damage("op refused as malformed, and is not", Invariant.QUARANTINE, None, None)
     yield Damage("malformed op not in quarantine", Invariant.QUARANTINE, None, None)
+    copy.remove_where("quarantine", lambda row: row["value"] == b"not JSON")
+    yield Damage("what is no op at all, not in quarantine", Invariant.QUARANTINE, None, None)
 
 
 def _refused_place(queue: int, offset: int) -> Row:

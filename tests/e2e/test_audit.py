@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .damage import Copy, Damage, damage_tables, is_malformed_half
+from .damage import Copy, Damage, as_if_of, damage_tables, is_malformed_half
 from .damage_topic import damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 
@@ -83,6 +83,7 @@ def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None
         "refused_halves": 1,
         "pending": 3,
         "outcomes_of_unreadable_ops": 1,
+        "unreadable_ops": 1,
     }
     assert report.undeliverable == {"topic nowhere does not exist": undeliverable}
 
@@ -107,7 +108,32 @@ def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> No
     harmed = {damage.half for damage in damages}
     found = [one for of_kind in violations(report).values() for one in of_kind]
     assert [one for one in found if one[1] not in harmed] == []
-    assert found.count((None, None)) == 2
+    assert found.count((None, None)) == 3
+
+
+def test_asking_on_and_on_is_found(spark: SparkSession, story: Story, tmp_path: Path) -> None:
+    """Of what is pending no outcome says how many answers were counted."""
+    copy, pending = Copy(story, tmp_path / "tables"), story.by_name["pending"]
+    asked, since = story.by_name["asked"], datetime.now(timezone.utc)
+    for number in range(1, 4):
+        at = since + number * timedelta(seconds=10)
+        checked = {**as_if_of(pending), "checks": number, "source_timestamp": at}
+        copy.repeat("check", asked, **checked)
+        copy.repeat_where(
+            "op",
+            lambda row: row["from_check"] and row["offsets"] == [asked.offset],
+            state="UNKNOWN",
+            offsets=[pending.offset],
+            transaction_ids=[pending.half.transaction_id],
+            source_offset=lambda offset: offset + 100_000 + number,  # noqa: B023
+            stored_at=at + timedelta(seconds=5),
+        )
+    copy.save()
+    report = audit(spark, story, copy.folder, topics=False)
+    (found,) = [one for one in report.findings if one.invariant is Invariant.CHECK_MAX]
+    assert [(one.half, one.detail) for one in found.examples] == [
+        (pending.at, f"asked on after {SHORT['transaction_check_max']} answers")
+    ]
 
 
 def test_what_is_to_land_was_deleted_or_was_rebuilt_is_no_violation(
