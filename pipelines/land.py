@@ -27,7 +27,7 @@ from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session, sql_options
-from resolver.errors import DamagedTable, TxResolverError
+from resolver.errors import DamagedTable, ResolverError, TxResolverError
 from resolver.kafka import spark_kafka_options
 from resolver.protocol import Names
 from resolver.settings import Settings, load_for_command
@@ -39,6 +39,7 @@ from resolver.tables.delta import (
     missing_tables,
     table_path,
     vacuum,
+    writers,
 )
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,8 @@ class _Landing:
         self._names = names
         self._tables = tables
         self._tidied_on: date | None = None
+        #: By table, which other queries have written to it, and their last batch.
+        self._others: dict[str, dict[str, int]] = {}
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         query_id = _query_id(batch)
@@ -164,7 +167,15 @@ class _Landing:
     ) -> None:
         records = batch.where(table.takes(batch["topic"], self._names))
         rows = table.rows(records).coalesce(1 + count // _ROWS_PER_FILE)
-        append(rows, table_path(self._tables, table), app_id, batch_id)
+        path = table_path(self._tables, table)
+        append(rows, path, app_id, batch_id)
+        wrote = writers(batch.sparkSession, path)
+        others = {app: version for app, (version, _) in wrote.items() if app != app_id}
+        if self._others.setdefault(table.name, others) != others:
+            raise ResolverError(
+                f"another land, with another checkpoint, writes to {path} as well: each record "
+                "lands twice. Stop one of them; what has landed twice is named by the audit"
+            )
 
 
 def _query_id(batch: DataFrame) -> str:

@@ -92,7 +92,8 @@ def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
 def _snapshot(spark: SparkSession, path: str) -> Any:
     """Return what is at a path now, whatever Delta remembers of it; version -1 is no table.
 
-    Raises `DamagedTable` where its last commit is gone: to Delta it would be as if never made.
+    Raises `DamagedTable` where its last commit is gone: to Delta it would be as if never made; and
+    where there are files without a table, which Delta would take for one that is made.
     """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
     delta = spark._jvm.org.apache.spark.sql.delta
@@ -100,7 +101,23 @@ def _snapshot(spark: SparkSession, path: str) -> Any:
     log, snapshot = found._1(), found._2()
     if snapshot.version() >= 0:
         _refuse_lost_commit(path, log, snapshot.version())
+    else:
+        _clear_what_was_begun(path, log)
     return snapshot
+
+
+def _clear_what_was_begun(path: str, log: Any) -> None:
+    """Remove the folders of a table that was not made to the end; other files are refused."""
+    folder = log.dataPath()
+    files = folder.getFileSystem(log.newDeltaHadoopConf())
+    if not files.exists(folder):
+        return
+    found = files.listFiles(folder, True)
+    while found.hasNext():
+        name = found.next().getPath().getName()
+        if not name.startswith("."):  # what is being written is called so
+            raise DamagedTable(f"{path} has files, such as {name}, and no table")
+    files.delete(folder, True)
 
 
 def _refuse_lost_commit(path: str, log: Any, version: int) -> None:

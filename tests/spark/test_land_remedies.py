@@ -6,10 +6,12 @@ import shutil
 import time
 
 import pytest
+from deltalake import DeltaTable
 from ledger import TIMEOUT_SECONDS, Ledger
 from pyspark.errors import StreamingQueryException
 from records import check, half
 
+from pipelines.land import land_query
 from pipelines.land_failure import land_failure
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
@@ -89,6 +91,45 @@ def test_a_table_whose_log_is_damaged_is_named_and_lands_again(ledger: Ledger, s
     ledger.lose_checkpoint()
     ledger.land()
     ledger.assert_landed_once()
+
+
+def test_a_table_that_was_not_made_to_the_end_is_made(ledger: Ledger) -> None:
+    """As where the first start was killed: its log's folder is made before its first commit."""
+    log = ledger.tables / "half" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / ".00000000000000000000.json.tmp").write_text("{")
+    land_halves(ledger, 2)
+    ledger.assert_landed_once()
+    assert DeltaTable(ledger.tables / "half").metadata().partition_columns == ["date"]
+
+
+def test_a_table_without_its_log_is_named_and_lands_again(ledger: Ledger) -> None:
+    land_halves(ledger, 2)
+    shutil.rmtree(ledger.tables / "half" / "_delta_log")
+    ledger.forget_snapshots()
+    with pytest.raises(ResolverError, match=f"remove the folders {ledger.tables / 'half'} and"):
+        ledger.land()
+    shutil.rmtree(ledger.tables / "half")
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_two_lands_on_the_same_tables_stop(ledger: Ledger) -> None:
+    """With a checkpoint each: neither could know what the other lands."""
+    land_halves(ledger, 1)
+    first = ledger.query()
+    session, another = ledger.spark.newSession(), ledger.home / "another"
+    second = land_query(session, ledger.settings, ledger.tables, another)
+    until = time.monotonic() + TIMEOUT_SECONDS
+    while first.isActive and second.isActive:
+        assert time.monotonic() < until
+        write_halves(ledger, 1)
+        time.sleep(0.1)
+    (stopped,) = [query for query in (first, second) if not query.isActive][:1]
+    assert "another land, with another checkpoint, writes to" in str(stopped.exception())
+    for query in (first, second):
+        query.stop()
 
 
 @pytest.mark.parametrize("folder", ["offsets", "commits"])
