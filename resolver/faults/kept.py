@@ -13,7 +13,7 @@ class Kept:
     """In which folder of the world the resolver's home is, and which settings were changed."""
 
     resolver: str = "first"
-    settings: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, int | str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> Kept:

@@ -1,4 +1,4 @@
-"""Samples of a world, a line of JSON each: memory of each process, files, time of a batch."""
+"""Samples of a world, a line of JSON each: what processes and files take, time of a batch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections import defaultdict
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 import psutil
 
+from ..home import Home
 from .process import Victim
-from .world import World
+from .world import SHORTENED, World
 
 #: The folders whose files are counted.
 _FOLDERS = (
@@ -26,8 +27,17 @@ _FOLDERS = (
 )
 #: What must be flat at the end, and how much more of it there may be than in the second third. Not
 #: a JVM's memory, which grows to its limit, nor tables and topics, which keep all.
-_FLAT = re.compile(r"python: MiB|state: |first/(checkpoints|spark): files|batch: s")
+_FLAT = re.compile(
+    r"(python|workers): |: (descriptors|threads|heap)|state: "
+    r"|first/(checkpoints|spark): files|batch: s"
+)
 _MAY_GROW = 1.15
+#: What the resolver's JVM must be started with, so that the heap in use is told, and often.
+JVM_SETTINGS = {
+    "spark.driver.memory": "640m",
+    "spark.driver.extraJavaOptions": f"{SHORTENED['spark.driver.extraJavaOptions']} -Xlog:gc",
+}
+_FULL_COLLECTION = re.compile(r"Pause Full .*?->(\d+)M\(")
 _BATCH = re.compile(r"^(\S+ \S+) DEBUG batch \d+: (deciding|done)", re.MULTILINE)
 _MIB = 1 << 20
 
@@ -47,12 +57,13 @@ class Samples:
         sample: dict[str, float] = {"at": round(time.time(), 1)}
         for process in (world.broker, world.resolver, world.agent, world.load):
             if process is not None:
-                sample |= _memory(process)
+                sample |= _taken(process)
         for folder in _FOLDERS:
             count, size = _files(world.home / folder)
             sample |= {f"{folder}: files": count, f"{folder}: MiB": size / _MIB}
         if world.resolver is not None:
             sample["batch: s"] = _batch_seconds(world.resolver.log)
+            sample |= _heap(Home(world.resolver_home).spark_log)
         with self._path.open("a") as file:
             file.write(json.dumps({name: round(value, 3) for name, value in sample.items()}) + "\n")
 
@@ -71,23 +82,38 @@ class Samples:
         return [
             f"{name}: {second:,.2f}, then {last:,.2f}"
             for name, (_, second, last) in self._thirds().items()
-            if _FLAT.search(name) and last > _MAY_GROW * second
+            if _FLAT.search(name) and last > _MAY_GROW * second > 0
         ]
 
     def _thirds(self) -> dict[str, tuple[float, float, float]]:
         lines = [json.loads(line) for line in self._path.read_text().splitlines()]
-        names = [name for name in dict.fromkeys(name for line in lines for name in line)][1:]
+        names = list(dict.fromkeys(name for line in lines for name in line))[1:]
         return {name: _thirds(lines, name) for name in names}
 
 
-def _memory(process: Victim) -> Iterator[tuple[str, float]]:
-    """Yield what each program of a process takes (resident), by the process's name."""
-    sums: dict[str, float] = {}
+def _taken(process: Victim) -> dict[str, float]:
+    """Return what the programs of a process take: memory (resident), descriptors, threads."""
+    sums: dict[str, float] = defaultdict(float)
     for member in process.members():
         with suppress(psutil.Error):
-            program = "java" if member.name() == "java" else "python"
-            sums[program] = sums.get(program, 0) + member.memory_info().rss / _MIB
-    return ((f"{process.name}, {program}: MiB", size) for program, size in sums.items())
+            name = f"{process.name}, {_program(member)}"
+            with member.oneshot():
+                sums[f"{name}: MiB"] += member.memory_info().rss / _MIB
+                sums[f"{name}: descriptors"] += member.num_fds()
+                sums[f"{name}: threads"] += member.num_threads()
+    return sums
+
+
+def _program(member: psutil.Process) -> str:
+    if member.name() == "java":
+        return "java"
+    return "workers" if "pyspark.daemon" in member.cmdline() else "python"
+
+
+def _heap(log: Path) -> dict[str, float]:
+    """Return what was in use after the last full collection; nothing before the first."""
+    found = _FULL_COLLECTION.findall(_end_of(log)) if log.exists() else []
+    return {"the resolver, java: heap MiB": float(found[-1])} if found else {}
 
 
 def _files(folder: Path) -> tuple[int, float]:

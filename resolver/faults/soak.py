@@ -9,8 +9,10 @@ from pathlib import Path
 
 from ..errors import FaultError
 from .audit import audit
+from .kept import Kept
 from .plan import FAULTS
-from .samples import Samples
+from .results import Audit
+from .samples import JVM_SETTINGS, Samples
 from .stopping import told_to_stop
 from .world import Scenery, World
 
@@ -28,24 +30,30 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
     samples = Samples(home / "samples.jsonl")
     samples.begin()
     shutil.rmtree(home / "soak", ignore_errors=True)
-    begun = time.monotonic()
-    until = begun + 60 * minutes
-    with told_to_stop() as told, World(home / "soak", Scenery(), rate, lock, told) as world:
-        while time.monotonic() < until:
-            _sample_for(world, samples, _FAULT_EVERY_SECONDS)
-            is_first = time.monotonic() - begun < 20 * minutes
-            fault = chance.choice(_KILLS if is_first else _HALTS)
-            print(f"{fault}: {FAULTS[fault].fault(world, chance).what}", flush=True)
-            world.settle(set(world.judge.open))
-        world.drain()
-        said = audit(world, "soak")
-        verdict = world.judge.verdict
+    with told_to_stop() as told:
+        world = World(home / "soak", Scenery(), rate, lock, told)
+        world.keep(Kept(settings=JVM_SETTINGS))
+        with world:
+            said = _play(world, samples, chance, 60 * minutes)
+    verdict = world.judge.verdict
     if not verdict.holds or said.exit_code or world.restarts:
         raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {said}")
     if grown := samples.grown():
         raise FaultError(f"it grows: {'; '.join(grown)}\n\n{samples.table()}")
     settled = f"{verdict.settled:,} transactions, none lost, doubled or wrongly delivered."
     return f"{settled}\n\n{samples.table()}"
+
+
+def _play(world: World, samples: Samples, chance: random.Random, seconds: float) -> Audit:
+    begun = time.monotonic()
+    while time.monotonic() < begun + seconds:
+        _sample_for(world, samples, _FAULT_EVERY_SECONDS)
+        is_first = time.monotonic() < begun + seconds / 3
+        fault = chance.choice(_KILLS if is_first else _HALTS)
+        print(f"{fault}: {FAULTS[fault].fault(world, chance).what}", flush=True)
+        world.settle(set(world.judge.open))
+    world.drain()
+    return audit(world, "soak")
 
 
 def _sample_for(world: World, samples: Samples, seconds: float) -> None:

@@ -16,7 +16,11 @@ SECOND, MORE = 100, 120
     ("name", "must_be_flat"),
     [
         ("the resolver, python: MiB", True),
+        ("the resolver, workers: MiB", True),
+        ("the agent, python: threads", True),
         ("the resolver, java: MiB", False),
+        ("the resolver, java: heap MiB", True),
+        ("the resolver, java: descriptors", True),
         ("first/checkpoints: files", True),
         ("first/checkpoints/resolve/spark/state: files", True),
         ("first/checkpoints/resolve/spark/state: MiB", True),
