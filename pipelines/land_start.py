@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pipelines.land_checkpoint import Offsets, Planned, planned
+from resolver.checkpoint_files import CheckpointFiles
 from resolver.errors import ResolverError
+from resolver.kafka import admin_client
 from resolver.oldest import Oldest, oldest_records
 from resolver.protocol import Names
 from resolver.settings import Settings
 from resolver.tables import TABLES, Table, topics_pattern
 from resolver.tables.delta import Landed, landed_offsets, table_path, writers
+from resolver.topic_admin import existing_topics, identify_topics
 
 _EARLIEST = -2  # Spark's word for it in JSON
+#: The folder of a checkpoint with the ids of topics: the last file has them all.
+_TOPICS = "topics"
 
 
 def starting_offsets(
@@ -33,13 +39,16 @@ def starting_offsets(
     between two tables of a batch too: nothing lands twice, nothing is left out. A query that has
     its checkpoint goes on from there, whatever is said here.
 
-    Raises `ResolverError` where the tables are ahead of the checkpoint, or gone: `missing`.
+    Raises `ResolverError` where the tables are ahead of the checkpoint, or gone: `missing`; and
+    where a topic was made anew.
     """
     there = [table for table in TABLES if table not in missing]
     known = planned(spark, checkpoint)
     if known is not None:
         _refuse_lost(folder, checkpoint, known, missing)
         _refuse_older(spark, settings, folder, checkpoint, known, there)
+    _keep_topics(spark, settings, checkpoint)
+    if known is not None:
         return "earliest"
     if not there:
         return "earliest"
@@ -59,6 +68,28 @@ def _refuse_lost(
             "that landed there. Give the right folders or put the tables back; if they are lost, "
             f"remove the folder {checkpoint} and start again: what Kafka still has lands again"
         )
+
+
+def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str) -> None:
+    """Keep which topics the checkpoint's offsets are of; refuse others by the same names."""
+    files = CheckpointFiles(spark, checkpoint)
+    numbers = files.numbers(_TOPICS)
+    known: dict[str, str] = (
+        json.loads(files.read(f"{_TOPICS}/{numbers[-1]}") or "{}") if numbers else {}
+    )
+    admin = admin_client(settings)
+    pattern = re.compile(topics_pattern(Names(settings.topic_prefix)))
+    there = [topic for topic in existing_topics(admin) if pattern.fullmatch(topic)]
+    ids = identify_topics(admin, there)
+    others = [topic for topic in there if known.get(topic, ids[topic]) != ids[topic]]
+    if others:
+        raise ResolverError(
+            f"{' and '.join(others)} was made anew since land's checkpoint {checkpoint} was, and "
+            f"its offsets say nothing of it. Remove the folder {checkpoint} and start again: the "
+            "tables keep what landed, and land goes on after it"
+        )
+    if ids.items() - known.items():
+        files.create(f"{_TOPICS}/{len(numbers)}", json.dumps({**known, **ids}))
 
 
 def _oldest(settings: Settings) -> Oldest:
