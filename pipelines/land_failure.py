@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipelines.failure import in_short, query_failed
 from resolver.errors import DamagedTable, ResolverError
 from resolver.tables import TABLES
-from resolver.tables.delta import table_path, writers
+from resolver.tables.delta import is_there, table_path, writers
 
 # Spark's Kafka source says it in all that `failOnDataLoss` is about; what was lost stands behind.
 _LOST = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<what>[^\n]*)", re.DOTALL)
@@ -51,7 +51,8 @@ def start_failure(
 
 def _readable(spark: SparkSession, path: str) -> bool:
     try:
-        writers(spark, path)
+        if is_there(spark, path):
+            writers(spark, path)
     except (PySparkException, Py4JJavaError, DamagedTable):
         return False
     return True

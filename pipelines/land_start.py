@@ -89,7 +89,7 @@ def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str
             "tables keep what landed, and land goes on after it"
         )
     if ids.items() - known.items():
-        files.create(f"{_TOPICS}/{len(numbers)}", json.dumps({**known, **ids}))
+        files.create(f"{_TOPICS}/{numbers[-1] + 1 if numbers else 0}", json.dumps({**known, **ids}))
 
 
 def _oldest(settings: Settings) -> Oldest:

@@ -37,7 +37,7 @@ def run_until_stopped(ended: Callable[[float], bool]) -> bool:
         _hear_in_jvm(_JvmHandler(stop))
     while not stop.is_set():
         if ended(_SIGNAL_SECONDS):
-            return True
+            return not stop.is_set()
     return False
 
 

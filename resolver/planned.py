@@ -52,5 +52,6 @@ def step_settings(settings: Settings) -> StepSettings:
         reject_transaction_message=settings.reject_transaction_message,
         max_checks=max(1, settings.max_checks_per_batch // settings.queues),
         max_output_bytes=max(1, settings.max_bytes_per_trigger // settings.queues),
+        max_ops=max(1, settings.max_offsets_per_trigger // settings.queues),
         group_topics=limits(settings.groups),
     )

@@ -36,8 +36,9 @@ def _has_won(end: Column) -> Column:
 def _expected(end: Column, settings: Settings, runs: int) -> Column:
     reasons, needed = _judged(end, settings, runs)
     said = F.col("outcome")
-    # One that was stored before its half was made up, and maybe read before it.
-    early = F.when(end["stored_ms"] < F.col("half.stored_ms"), F.lit(0))
+    # One that was made up, before its half was there: that did not fit, whatever came to be there.
+    then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
+    early = F.when(~fits(end) & (end["stored_ms"] <= then), F.lit(0))
     forgotten = F.coalesce(early, said["decided_ms"] + settings.file_reserved_ms)
     is_told = needed & decided(end["op_offset"]) & ~by_unreadable_op()
     is_known = F.lit(runs == 1) & ~by_unreadable_op()

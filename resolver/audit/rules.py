@@ -231,15 +231,18 @@ def _check_max(settings: Settings, runs: int) -> Rule:
         (repeated, "a check was sent twice"),
     )
     if runs == 1 and not settings.count_unanswered_checks:
-        detail = F.coalesce(detail, F.when(_asked_on(settings), f"asked on after {most} answers"))
+        detail = F.coalesce(
+            detail, F.when(_asked_on(settings), f"asked on after more than {most} answers")
+        )
     return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
 
 
 def _asked_on(settings: Settings) -> Column:
-    """Whether a check was sent though enough had been answered, an outcome or not.
+    """Whether checks were sent though enough had been answered, an outcome or not.
 
     Counted are checks and answers by turns, each stored so long after the one before that no clocks
-    can be at fault: fewer than there were.
+    can be at fault: fewer than there were. One check may have been decided before the last answer
+    was read.
     """
     answers = F.filter("ends", lambda end: end["from_check"] & fits(end))
     times = F.concat(
@@ -249,7 +252,7 @@ def _asked_on(settings: Settings) -> Column:
 
     def then(known: Column, one: Column) -> Column:
         after = one["ms"] > known["ms"] + settings.broker_clock_skew_ms
-        beyond = known["answered"] >= settings.transaction_check_max
+        beyond = known["answered"] > settings.transaction_check_max
         return (
             F.when(~after | (one["is_answer"] != known["is_asked"]), known)
             .when(one["is_answer"], _turn(known["answered"] + 1, False, one["ms"], known["beyond"]))

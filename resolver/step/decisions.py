@@ -32,7 +32,7 @@ class Decisions(NamedTuple):
     """The decisions of one queue in one batch, and how the queue stands after it.
 
     `ended` has commits and rollbacks in the order of their ops, then discards. `wake_at_ms` is when
-    a fence is needed if nothing else arrives, None if nothing waits for a time.
+    a fence is needed if nothing else arrives: 0 for at once, None if nothing waits for a time.
     """
 
     ended: list[Ended]

@@ -11,7 +11,8 @@ _HOUR_MS = 3_600_000
 class StepSettings:
     """The settings of one queue's step; `max_…` hold for one queue.
 
-    `max_output_bytes`: of what a batch puts out beyond what it has read.
+    `max_output_bytes`: of what a batch puts out beyond what it has read, and of ops read again;
+    `max_ops`: how many of these.
     `group_topics`: patterns of the topics that a group may publish to, that of all others as `*`.
     """
 
@@ -25,5 +26,6 @@ class StepSettings:
     reject_transaction_message: bool = False
     max_checks: int = 1_250
     max_output_bytes: int = 33_554_432
+    max_ops: int = 20_000
     # Of what JSON gives back as it is: a checkpoint's settings are compared with today's.
     group_topics: dict[str, list[str]] = field(default_factory=dict, hash=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..protocol import Outcome, Refused, StoredRecord
+from ..protocol import Outcome, Refused, StoredRecord, record_bytes
 from .checks import check, overdue_segments
 from .decisions import Decisions
 from .ends import Ends
@@ -83,7 +83,8 @@ def step(
     # What waits for halves is cheap to read again; of what is too much, a little more than fits.
     again = ops_read[1] - ops_read[0] if len(with_halves.read) < len(decoded.read) else 1
     more = max(again, _MORE * (head.next_op - ops_read[0]))
-    head.behind = more if head.next_op < plan.ops_end else 0
+    left = head.next_op < plan.ops_end
+    head.behind = max(1, min(more, _most_to_read(given, settings))) if left else 0
 
     judged = judge(ends, pending, settled, head, settings)
     checks, discards = check(pending, settled, head, settings)
@@ -160,6 +161,12 @@ def _first_too_much(ends: Ends, pending: Pending, settings: StepSettings) -> int
     return int(over[0]) if len(over) else None
 
 
+def _most_to_read(given: list[StoredRecord], settings: StepSettings) -> int:
+    """Return how many ops the next batch may read, were they as large as these."""
+    size = sum(record_bytes(op.key, op.value, op.headers or []) for op in given)
+    return min(settings.max_ops, settings.max_output_bytes * max(1, len(given)) // max(1, size))
+
+
 def _watermark(head: Queue, read: list[ReadOp]) -> int | None:
     """Return the queue's watermark with these ops, fences and malformed ones too."""
     times = [one.stored_at_ms for one in read]
@@ -177,10 +184,7 @@ def _place(refused: Refused) -> tuple[int, int]:
 
 
 def _wake_at(pending: Pending, head: Queue) -> int | None:
-    """Return when something falls due that only the clock moves on; now if something is left."""
-    if head.behind:
-        return head.now
+    """Return when something falls due that only the clock moves on; 0 if something is left."""
     deadline = pending.least_deadline()
-    if deadline is not None and head.watermark is not None and deadline < head.watermark:
-        return head.now
-    return deadline
+    is_due = deadline is not None and head.watermark is not None and deadline < head.watermark
+    return 0 if head.behind or is_due else deadline

@@ -31,8 +31,24 @@ def table_path(folder: Path | str, table: Table) -> str:
 
 
 def missing_tables(spark: SparkSession, folder: Path | str) -> list[Table]:
-    """Return the tables that are not there."""
-    return [t for t in TABLES if version(spark, table_path(folder, t)) < 0]
+    """Return the tables that are not there; raises `DamagedTable`."""
+    return [table for table in TABLES if not is_there(spark, table_path(folder, table))]
+
+
+def is_there(spark: SparkSession, path: str) -> bool:
+    """Whether there is a table.
+
+    Raises `DamagedTable` where there are files without one: Delta would take them for one.
+    """
+    if version(spark, path) >= 0:
+        return True
+    files, place = _files_of(spark, path)
+    found = files.listFiles(place, True) if files.exists(place) else None
+    while found is not None and found.hasNext():
+        name = found.next().getPath().getName()
+        if not name.startswith("."):  # what was being written is called so
+            raise DamagedTable(f"{path} has files, such as {name}, and no table")
+    return False
 
 
 def version(spark: SparkSession, path: str) -> int:
@@ -47,6 +63,8 @@ def create_tables(spark: SparkSession, folder: Path | str, tables: Sequence[Tabl
 
 
 def _create(spark: SparkSession, folder: Path | str, table: Table) -> None:
+    """Make a table."""
+    _clear_what_was_begun(spark, f"{table_path(folder, table)}/_delta_log")
     builder = (
         DeltaTable.createIfNotExists(spark)
         .location(table_path(folder, table))
@@ -57,6 +75,19 @@ def _create(spark: SparkSession, folder: Path | str, table: Table) -> None:
     for name, value in _PROPERTIES.items():
         builder = builder.property(name, value)
     builder.execute()
+
+
+def _clear_what_was_begun(spark: SparkSession, log: str) -> None:
+    """Remove the log's folder of a table that was not made to the end; not one with a commit."""
+    files, place = _files_of(spark, log)
+    if not files.exists(place):
+        return
+    names = [status.getPath() for status in files.listStatus(place)]
+    for name in names:
+        if name.getName().startswith("."):
+            files.delete(name, False)
+    if not files.listStatus(place):
+        files.delete(place, False)
 
 
 def append(rows: DataFrame, path: str, app_id: str, version: int) -> None:
@@ -92,8 +123,7 @@ def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
 def _snapshot(spark: SparkSession, path: str) -> Any:
     """Return what is at a path now, whatever Delta remembers of it; version -1 is no table.
 
-    Raises `DamagedTable` where its last commit is gone: to Delta it would be as if never made; and
-    where there are files without a table, which Delta would take for one that is made.
+    Raises `DamagedTable` where its last commit is gone: to Delta it would be as if never made.
     """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
     delta = spark._jvm.org.apache.spark.sql.delta
@@ -101,23 +131,14 @@ def _snapshot(spark: SparkSession, path: str) -> Any:
     log, snapshot = found._1(), found._2()
     if snapshot.version() >= 0:
         _refuse_lost_commit(path, log, snapshot.version())
-    else:
-        _clear_what_was_begun(path, log)
     return snapshot
 
 
-def _clear_what_was_begun(path: str, log: Any) -> None:
-    """Remove the folders of a table that was not made to the end; other files are refused."""
-    folder = log.dataPath()
-    files = folder.getFileSystem(log.newDeltaHadoopConf())
-    if not files.exists(folder):
-        return
-    found = files.listFiles(folder, True)
-    while found.hasNext():
-        name = found.next().getPath().getName()
-        if not name.startswith("."):  # what is being written is called so
-            raise DamagedTable(f"{path} has files, such as {name}, and no table")
-    files.delete(folder, True)
+def _files_of(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """Return the file system that a path is on, and the path as it takes it."""
+    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+    place = spark._jvm.org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place
 
 
 def _refuse_lost_commit(path: str, log: Any, version: int) -> None:

@@ -35,6 +35,7 @@ def calm(history: History, timeout_ms: int | None) -> History:
         file_reserved_ms=NEVER_MS * 10,
         max_checks=10**6,
         max_output_bytes=10**9,
+        max_ops=10**6,
     )
     if timeout_ms is not None:
         rules = replace(rules, transaction_timeout_ms=timeout_ms)

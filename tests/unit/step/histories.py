@@ -229,6 +229,11 @@ class World:
         then = self.halves_at_op[upto_op - 1] if upto_op else 0
         known = self.half_log[: choices.of([len(self.half_log), then])]
         self.plan = next_plan(self.plan, halves, ops, known[-1].offset + 1 if known else 0)
+        if choices.one_in(4):  # what an aborted transaction has left at the end is read too
+            coming = [half.offset for half in self.half_log[upto_half : upto_half + 1]]
+            end = (coming or [max(self.half_offset, self.plan.halves_end)])[0]
+            known_end = max(end, self.plan.halves_known)
+            self.plan = self.plan._replace(halves_end=end, halves_known=known_end)
         batch = Batch(self._clock(choices), self.plan, halves, ops)
         self.batches.append((batch, self._rules_now(choices)))
 
@@ -257,6 +262,7 @@ def _rules(choices: Choices) -> Rules:
         check_backoff_max_ms=choices.of([NEVER_MS, interval // 2, interval * 3]),
         max_checks=choices.of([1000, 1, 2, 3]),
         max_output_bytes=choices.of([10**9] * 9 + [1, 700, 2_000]),
+        max_ops=choices.of([10**6] * 4 + [1, 3]),
     )
 
 

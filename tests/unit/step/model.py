@@ -138,7 +138,11 @@ class Model:
         self.next_op = ops[applied].offset if applied < len(ops) else to
         least = to - begin if len(with_halves) < len(decoded) else 1
         left = self.next_op < plan.ops_end
-        self.behind = max(least, 4 * (self.next_op - begin)) if left else 0
+        size = sum(op.size for op in ops)
+        fitting = self.rules.max_output_bytes * max(1, len(ops)) // max(1, size)
+        most = min(self.rules.max_ops, fitting)
+        more = max(least, 4 * (self.next_op - begin))
+        self.behind = max(1, min(more, most)) if left else 0
 
     def _as_many_as_may_be_refused(self, ops: list[OpRead]) -> list[OpRead]:
         left = max(1, self.rules.max_output_bytes // 512)
@@ -314,7 +318,7 @@ class Model:
     def _wake_at(self, more_is_due: bool) -> int | None:
         """When the queue must be looked at again though nothing arrives."""
         if more_is_due:
-            return self.now_ms
+            return 0
         return min((row.deadline_ms for row in self.pending.values()), default=None)
 
     # Refusals

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from resolver.protocol import Half, Headers, StoredRecord, TransactionStatus
+from resolver.protocol import Half, Headers, StoredRecord, TransactionStatus, record_bytes
 
 from .vocabulary import FENCE, Ends, HalfRead, OpRead, Plan, Rules
 
@@ -192,7 +192,9 @@ def _odd(element: tuple[Any, Any]) -> bool:
 def _sent_op(
     offset: int, stored_at_ms: int, value: bytes | None, headers: Headers, says: Any
 ) -> Sent:
-    return Sent(offset, stored_at_ms, None, value, headers, OpRead(offset, stored_at_ms, says))
+    size = record_bytes(None, value, headers)
+    means = OpRead(offset, stored_at_ms, says, size)
+    return Sent(offset, stored_at_ms, None, value, headers, means)
 
 
 def fence(offset: int, stored_at_ms: int, *, null: bool = False) -> Sent:

@@ -132,7 +132,7 @@ def seen() -> Counter[Any]:
             counted["duplicate"] += verdict.duplicates
             counted["waited, then ended"] += sum(e.op_offset in waited for e in verdict.ended)
             counted["backing off"] += any(row.streak > 1 for row in model.pending.values())
-            counted["limited"] += verdict.wake_at_ms == model.now_ms
+            counted["limited"] += verdict.wake_at_ms == 0
     return counted
 
 

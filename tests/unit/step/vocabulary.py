@@ -34,6 +34,7 @@ class Rules:
     reject_transaction_message: bool = False
     max_checks: int = 1250
     max_output_bytes: int = 33_554_432
+    max_ops: int = 20_000
     group_topics: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -71,6 +72,7 @@ class OpRead(NamedTuple):
     offset: int
     stored_at_ms: int
     says: Ends | str | None
+    size: int
 
 
 FENCE = "fence"
