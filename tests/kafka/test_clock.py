@@ -57,8 +57,8 @@ def test_a_partition_that_is_added_is_not_left_unread(kafka: Broker, prefix: str
     delivery = Delivery(settings, "checkpoint")
     delivery.start(is_new=True)
     half = Names(prefix).half
-    made = admin_client(settings).create_partitions([NewPartitions(half, 2)])
-    made[half].result(PATIENCE_SECONDS)
+    admin = admin_client(settings)
+    admin.create_partitions([NewPartitions(half, 2)])[half].result(PATIENCE_SECONDS)
     clock = Clock(settings, delivery, failures.append)
     clock.start()
     try:
