@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from resolver import TransactionAgent
-from resolver.protocol import Element, Op, Record, TransactionStatus
+from resolver.protocol import Element, Op, TransactionStatus
 
 from .conftest import Resolving
 from .world import COMMIT, ROLLBACK, Sent, World, header
@@ -132,22 +132,24 @@ def _end_by_a_clock(world: World, sent: list[Sent], state: TransactionStatus) ->
         world.produce([op.to_record(world.names.op, 0)._replace(timestamp_ms=now_ms)])
 
 
-def test_ops_that_are_read_before_their_halves_end_them(world: World, resolving: Resolving) -> None:
-    halves = [world.message() for _ in range(5)]
-    with resolving(transaction_timeout_ms=3_600_000):
-        for offset in (3, 0, 4, 2, 1):
-            op = Op(COMMIT, world.group, (Element(0, offset, halves[offset].transaction_id),))
-            world.produce([op.to_record(world.names.op, 0)])
-        # What stands behind them is refused: so they have been read.
-        world.produce([Record(world.names.op, None, b"no op", [], 0)])
-        world.quarantined(1)
-        sent = world.send_halves(halves)
-        said = world.resolutions(5)
+def test_ops_that_are_read_before_their_halves_wait_for_them_in_their_order(
+    world: World, resolving: Resolving
+) -> None:
+    """A batch reads a part of both: the first op with the first halves, and it is of the last."""
+    with resolving("first"):
+        pass
+    sent = world.send_halves((world.message() for _ in range(200)), 0)
+    order = [199, 0, 150, 198, 2]
+    for half in order:
+        world.end(sent[half])
+    with resolving("first", max_offsets_per_trigger=20, transaction_timeout_ms=3_600_000):
+        said = world.resolutions(len(order))
+        delivered = world.committed(len(order))
 
-    assert [one.offset for one in sent] == [0, 1, 2, 3, 4]
     assert {one.outcome.value for one in said} == {"COMMIT"}
-    by_op = sorted((one.op_offset, one.offset) for one in said)
-    assert [half for _, half in by_op] == [3, 0, 4, 2, 1]
+    ends = sorted((one.op_offset or 0, one.offset) for one in said)
+    assert [offset for _, offset in ends] == [sent[half].offset for half in order]
+    assert {header(one, "HALF_OFFSET") for one in delivered} == {sent[half].at for half in order}
 
 
 def _let_pass(time_ms: int) -> None:
