@@ -75,8 +75,8 @@ def unreadable(ops: DataFrame) -> DataFrame:
     """
     return ops.where(
         F.col("state").isNull()  # first what needs no parsing
-        & (F.col("tag") == n.OP_TAG.decode())
         & F.col("refused").isNull()
+        & ~_is_no_op()
         & F.col("body").isNull()
     ).select("queue", F.col("source_offset").alias("op_offset"))
 
