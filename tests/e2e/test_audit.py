@@ -115,10 +115,14 @@ def test_asking_on_and_on_is_found(spark: SparkSession, story: Story, tmp_path: 
     """Of what is pending no outcome says how many answers were counted."""
     copy, pending = Copy(story, tmp_path / "tables"), story.by_name["pending"]
     asked, since = story.by_name["asked"], datetime.now(timezone.utc)
+
+    def first_check(row: dict[str, Any]) -> bool:
+        return (row["transaction_id"], row["checks"]) == (asked.half.transaction_id, 1)
+
     for number in range(1, 5):
         at = since + number * timedelta(seconds=10)
         checked = {**as_if_of(pending), "checks": number, "source_timestamp": at}
-        copy.repeat("check", asked, **checked)
+        copy.repeat_where("check", first_check, **checked)
         copy.repeat_where(
             "op",
             lambda row: row["from_check"] and row["offsets"] == [asked.offset],
