@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from resolver.protocol import Names
 from resolver.settings import Settings
 from resolver.tables import TABLES, Table, topics_pattern
 from resolver.tables.delta import Landed, landed_offsets, table_path, writers
-from resolver.topic_admin import existing_topics, identify_topics
+from resolver.topic_admin import identify_topics, matching_topics
 
 _EARLIEST = -2  # Spark's word for it in JSON
 #: The folder of a checkpoint with the ids of topics: the last file has them all.
@@ -48,9 +47,7 @@ def starting_offsets(
         _refuse_lost(folder, checkpoint, known, missing)
         _refuse_older(spark, settings, folder, checkpoint, known, there)
     _keep_topics(spark, settings, checkpoint)
-    if known is not None:
-        return "earliest"
-    if not there:
+    if known is not None or not there:
         return "earliest"
     oldest = _oldest(settings)
     landed = landed_offsets(spark, folder, there, oldest)
@@ -78,8 +75,7 @@ def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str
         json.loads(files.read(f"{_TOPICS}/{numbers[-1]}") or "{}") if numbers else {}
     )
     admin = admin_client(settings)
-    pattern = re.compile(topics_pattern(Names(settings.topic_prefix)))
-    there = [topic for topic in existing_topics(admin) if pattern.fullmatch(topic)]
+    there = matching_topics(admin, topics_pattern(Names(settings.topic_prefix)))
     ids = identify_topics(admin, there)
     others = [topic for topic in there if known.get(topic, ids[topic]) != ids[topic]]
     if others:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -104,6 +104,11 @@ class Resolve:
         if self._delivery.replaced():
             raise Replaced(f"another resolver took over {self._settings.topic_prefix}*")
         raise self._query_failed(failure) from failure
+
+    def raise_end(self) -> NoReturn:
+        """Raise why the job has ended: without a failure it was stopped from elsewhere."""
+        self.raise_failure()
+        raise ResolverError("the query resolve was stopped from elsewhere")
 
     def wait(self, seconds: float) -> bool:
         """Wait for the job's end so long; return whether it has ended."""
@@ -214,8 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"resolving: checkpoint={given.checkpoint}", flush=True)
         try:
             if run_until_stopped(job.wait):
-                job.raise_failure()
-                raise ResolverError("the query resolve was stopped from elsewhere")
+                job.raise_end()
         finally:
             job.stop(STOP_SECONDS)
     except TxResolverError as error:

@@ -126,8 +126,7 @@ class _Jobs:
         if self._broker is not None:
             self._broker.check()
         if self._resolve.wait(_LOOK_SECONDS):
-            self._resolve.raise_failure()
-            raise ResolverError("the query resolve was stopped from elsewhere")
+            self._resolve.raise_end()
         if self._land is not None and not self._land.isActive:
             failure = self._land.exception()
             if failure is None:

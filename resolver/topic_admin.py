@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -40,6 +41,11 @@ def existing_topics(admin: AdminClient) -> dict[str, Found]:
     except KafkaException as error:
         raise _unreachable(error) from error
     return {name: _found(topic) for name, topic in topics.items() if topic.partitions}
+
+
+def matching_topics(admin: AdminClient, pattern: str) -> list[str]:
+    """Return the names of the cluster's topics that match a regular expression as a whole."""
+    return [name for name in existing_topics(admin) if re.fullmatch(pattern, name)]
 
 
 def _found(topic: TopicMetadata) -> Found:

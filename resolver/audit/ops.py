@@ -112,14 +112,17 @@ def malformed(ops: DataFrame) -> DataFrame:
 
 def _is_no_op() -> Column:
     """Whether it is malformed whatever a parser makes of it."""
-    text = F.try_validate_utf8(F.col("value").cast("string"))
-    is_object = F.coalesce(text.rlike(r"\A[ \t\r\n]*\{"), F.lit(False))
+    is_object = F.coalesce(_text().rlike(r"\A[ \t\r\n]*\{"), F.lit(False))
     return ~F.col("tag").eqNullSafe(n.OP_TAG.decode()) | ~is_object
 
 
 def _with_body(ops: DataFrame) -> DataFrame:
-    text = F.try_validate_utf8(F.col("value").cast("string"))
-    return ops.withColumn("body", F.try_parse_json(text))
+    return ops.withColumn("body", F.try_parse_json(_text()))
+
+
+def _text() -> Column:
+    """Return the value as text; null where it is no UTF-8."""
+    return F.try_validate_utf8(F.col("value").cast("string"))
 
 
 def _well_formed() -> Column:

@@ -6,7 +6,6 @@ of its own: a world's tables may be on a disk that only its processes see.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from ..kafka import admin_client
 from ..protocol import Names
 from ..settings import Settings
 from ..tables import TABLES, topics_pattern
+from ..topic_admin import matching_topics
 
 #: Topic, partition, offset.
 Place = tuple[str, int, int]
@@ -46,9 +46,8 @@ def _said(place: Place) -> str:
 
 
 def _stored(settings: Settings) -> set[Place]:
-    pattern = re.compile(topics_pattern(Names(settings.topic_prefix)))
-    known = admin_client(settings).list_topics(timeout=30).topics
-    topics = [name for name in known if pattern.fullmatch(name)]
+    pattern = topics_pattern(Names(settings.topic_prefix))
+    topics = matching_topics(admin_client(settings), pattern)
     found: set[Place] = set()
     with Reader(settings, topics) as reader:
         while not reader.reached_end:
