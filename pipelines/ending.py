@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 #: For how long the JVM and its Python workers may take to end before they are killed.
-_END_SECONDS = 20.0
+_END_SECONDS = 60.0
 
 
 def end_spark() -> None:

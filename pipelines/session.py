@@ -152,14 +152,19 @@ def _before_the_jvm(own: Path | None) -> dict[str, str]:
 
     One that is killed leaves them behind: in a home the next start removes them.
     """
-    java = [f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"']
+    # Here, because spark-submit has a JVM and jars already, and needs no package that finds them.
+    from pipelines.class_archive import archive_options
+    from resolver.broker import spark_jars
+
+    logging = Path(__file__).with_name("log4j2.properties")
+    java = [f'"-Dlog4j2.configurationFile={logging}"', *archive_options()]
     if own is not None:
         temporary = own / "tmp"
         temporary.mkdir(exist_ok=True)
         java.append(f'"-Djava.io.tmpdir={temporary}"')
     return {
         "spark.driver.memory": "2g",
-        "spark.jars": ",".join(map(str, _jars())),
+        "spark.jars": ",".join(map(str, spark_jars())),
         "spark.driver.defaultJavaOptions": " ".join(java),
         # Decisions of a large batch needn't go over a socket to this same process.
         "spark.task.maxDirectResultSize": "128m",
@@ -202,10 +207,3 @@ def _of_home(home: Path | None) -> dict[str, str]:
             "FileSystemBasedCheckpointFileManager"
         ),
     }
-
-
-def _jars() -> list[Path]:
-    # Here, because spark-submit has its own jars and needs no resolver of them.
-    from resolver.broker import spark_jars
-
-    return spark_jars()

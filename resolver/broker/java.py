@@ -23,14 +23,15 @@ _REMEDY = (
 
 def find_java() -> Path:
     """Return the `java` that Spark would take too: JAVA_HOME's, else the first on PATH."""
-    java = _located()
+    java = locate_java()
     version = _major_version(java)
     if version < OLDEST:
         raise BrokerError(f"{java} is Java {version}, which is too old. {_REMEDY}")
     return java
 
 
-def _located() -> Path:
+def locate_java() -> Path:
+    """Return it unseen: it may be too old. Raises `BrokerError` where there is none."""
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if os.access(java, os.X_OK):

@@ -18,3 +18,13 @@ def test_workers_run_our_python_and_need_not_compile_pyspark(spark: SparkSession
     (found,) = spark.range(1).mapInPandas(look, "python string, pyspark string").collect()
     assert found.python == sys.prefix
     assert ".zip" not in found.pyspark
+
+
+def test_the_jvm_takes_spark_classes_from_the_archive_that_setup_makes(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    management = jvm.java.lang.management.ManagementFactory
+    options = list(management.getRuntimeMXBean().getInputArguments())
+    assert [option for option in options if option.startswith("-XX:SharedArchiveFile=")]
+    # Not where it has found that the archive doesn't fit it.
+    assert "sharing" in jvm.java.lang.System.getProperty("java.vm.info")
