@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pyspark
 
+from pipelines.output import output_to
 from resolver.broker.java import locate_java
-from resolver.errors import TxResolverError
+from resolver.errors import ResolverError, TxResolverError
 from resolver.settings import Settings
 
 
@@ -29,34 +30,45 @@ def archive_options() -> list[str]:
 
 
 def main() -> int:
-    """Make the archive of a JVM that has run both jobs; return the exit code."""
+    """Make the archive if there is none yet; return the exit code."""
+    try:
+        archive = _archive()
+        if not archive.exists():
+            print("Spark: makes an archive of its classes for quick starts (once)", file=sys.stderr)
+            _make(archive)
+    except (TxResolverError, OSError) as error:
+        print(f"error: no archive, so Spark starts more slowly: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _make(archive: Path) -> None:
+    """Let a JVM that has run both jobs write it at its end."""
     # Only here: the session, which these need, asks this module for its options.
     from pipelines.up import run
 
-    archive = _archive()
-    if archive.exists():
-        return 0
-    print("Spark: makes an archive of its classes for quick starts (once)", file=sys.stderr)
+    said: list[str] = []
+
+    def is_ready(line: str) -> None:
+        said.append(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix="making-") as folder:
         made = Path(folder) / archive.name
         option = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={made}"'}
-        settings = Settings(queues=2, spark=option)
-        try:
-            run(Path(folder) / "home", settings, rebuild=False, ready=_stop)
-        except TxResolverError as error:
-            print(f"error: {error}", file=sys.stderr)
+        with (Path(folder) / "log").open("ab") as log, output_to(log.fileno()):
+            settings = Settings(queues=2, spark=option)
+            run(Path(folder) / "home", settings, rebuild=False, ready=is_ready)
+        if not said:  # stopped, and not by us
+            raise KeyboardInterrupt
         if not made.exists():
-            print("Spark: no archive of its classes: starts take longer", file=sys.stderr)
-            return 1
+            raise ResolverError("the JVM has written none")
         for other in archive.parent.glob("*.jsa"):
             other.unlink(missing_ok=True)
         made.rename(archive)
-    return 0
-
-
-def _stop(_ready: str) -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _archive() -> Path:
