@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 #: For how long the JVM and its Python workers may take to end before they are killed.
-_END_SECONDS = 60.0
+_END_SECONDS = 20.0
 
 
 def end_spark() -> None:
@@ -17,9 +17,8 @@ def end_spark() -> None:
     gateway = SparkContext._gateway
     if gateway is None or gateway.proc is None:
         return
-    jvm = psutil.Process(gateway.proc.pid)
     # Asked now: workers that outlive the JVM have no parent that would lead to them.
-    processes = [jvm, *jvm.children(recursive=True)]
+    processes = _with_children(gateway.proc.pid)
     if gateway.proc.poll() is None:
         _stop_session()
     _close(gateway)
@@ -27,6 +26,14 @@ def end_spark() -> None:
     for process in left:
         process.kill()
     psutil.wait_procs(left, timeout=_END_SECONDS)
+
+
+def _with_children(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:  # it has ended
+        return []
 
 
 def _stop_session() -> None:

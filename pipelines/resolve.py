@@ -125,12 +125,14 @@ class Resolve:
         # A batch that Kafka does not take would be retried for longer than a stop may take.
         give_up = threading.Timer(timeout_seconds, self._delivery.give_up)
         give_up.start()
-        if self._query is not None:
-            finish_batch(self._query, timeout_seconds)
-        give_up.cancel()
-        self._delivery.give_up()
-        self._clock.stop()
-        self._delivery.close()
+        try:
+            if self._query is not None:
+                finish_batch(self._query, timeout_seconds)
+        finally:  # also where Spark's JVM is gone
+            give_up.cancel()
+            self._delivery.give_up()
+            self._clock.stop()
+            self._delivery.close()
 
     def _outcomes(self) -> DataFrame:
         """Return the outcomes that the first batch of a rebuild starts from, however often."""

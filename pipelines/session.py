@@ -83,7 +83,8 @@ def spark_session(
             raise
         raise SettingsError(
             "Spark's JVM does not start; its last words are above, or in HOME/logs/spark.log. Look "
-            "at spark.driver.memory and spark.driver.extraJavaOptions of [spark], and at JAVA_HOME"
+            "at spark.driver.memory and spark.driver.extraJavaOptions of [spark], and at "
+            f"JAVA_HOME; the archive of its classes in {sys.prefix}/share/txresolver may go"
         ) from error
     if not submitted:
         _write_no_checksums(spark)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
+import psutil
 import pyspark
 from pyspark.sql import SparkSession
+
+from pipelines.class_archive import archive_options
 
 
 def test_workers_run_our_python_and_need_not_compile_pyspark(spark: SparkSession) -> None:
@@ -21,10 +26,8 @@ def test_workers_run_our_python_and_need_not_compile_pyspark(spark: SparkSession
 
 
 def test_the_jvm_takes_spark_classes_from_the_archive_that_setup_makes(spark: SparkSession) -> None:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    management = jvm.java.lang.management.ManagementFactory
-    options = list(management.getRuntimeMXBean().getInputArguments())
-    assert [option for option in options if option.startswith("-XX:SharedArchiveFile=")]
-    # Not where it has found that the archive doesn't fit it.
-    assert "sharing" in jvm.java.lang.System.getProperty("java.vm.info")
+    gateway = cast(Any, spark.sparkContext)._gateway
+    assert archive_options(), "there is no archive: scripts/setup says why"
+    # One that doesn't fit is not kept mapped.
+    mapped = [Path(file.path).name for file in psutil.Process(gateway.proc.pid).memory_maps()]
+    assert [name for name in mapped if name.startswith("spark-")]
