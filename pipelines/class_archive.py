@@ -65,6 +65,7 @@ def _make(archive: Path) -> None:
     folder = archive.parent / "making"  # after a failure it stays, for a look at its logs
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / archive.name
+    made.unlink(missing_ok=True)  # of one that was interrupted
 
     def write(_ready: str) -> None:
         _end_jvm()
