@@ -14,15 +14,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from pipelines.output import output_to
+from resolver.broker.jars import pyspark_jars
 from resolver.broker.java import locate_java
 from resolver.errors import BrokerError, ResolverError, TxResolverError
 from resolver.settings import Settings
 
+#: Where the archive is kept.
+FOLDER = Path(sys.prefix) / "share" / "txresolver"
 #: For how long the JVM may write.
 _WRITE_SECONDS = 300.0
 
@@ -100,12 +102,10 @@ def _end_jvm() -> None:
 
 def _archive() -> Path:
     """Return where the archive for this Java and this Spark is, or would be."""
-    java = locate_java().resolve()
-    spark = Path(pyspark.__file__).parent
-    files = [java, *sorted((spark / "jars").glob("*.jar"))]
+    files = [locate_java().resolve(), *sorted(pyspark_jars())]
     known = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
     key = hashlib.sha256(repr(known).encode()).hexdigest()[:12]
-    return Path(sys.prefix) / "share" / "txresolver" / f"spark-{key}.jsa"
+    return FOLDER / f"spark-{key}.jsa"
 
 
 if __name__ == "__main__":

@@ -81,10 +81,12 @@ def spark_session(
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
+        from pipelines.class_archive import FOLDER
+
         raise SettingsError(
             "Spark's JVM does not start; its last words are above, or in HOME/logs/spark.log. Look "
             "at spark.driver.memory and spark.driver.extraJavaOptions of [spark], and at "
-            f"JAVA_HOME; the archive of its classes in {sys.prefix}/share/txresolver may go"
+            f"JAVA_HOME; the archive of its classes, in {FOLDER}, may be deleted"
         ) from error
     if not submitted:
         _write_no_checksums(spark)

@@ -52,7 +52,15 @@ def kafka_classpath() -> list[Path]:
 
 def spark_jars() -> list[Path]:
     """Return the jars that Spark needs beside PySpark's own: Kafka's connector and Delta."""
-    return _cached("Spark", [SPARK], present=_pyspark_jars())
+    return _cached("Spark", [SPARK], present=[jar.name for jar in pyspark_jars()])
+
+
+def pyspark_jars() -> list[Path]:
+    """Return PySpark's own jars; raises `BrokerError` where it is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise BrokerError("Spark is not installed: pip install 'txresolver[spark]'")
+    return list((Path(spec.origin).parent / "jars").glob("*.jar"))
 
 
 def rocketmq_classpath() -> list[Path]:
@@ -130,13 +138,6 @@ def _passed_on(line: str) -> str:
     if line.startswith("Downloading ") and ".jar" in line:
         _say(f"  {line.split()[1]}")
     return line
-
-
-def _pyspark_jars() -> list[str]:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise BrokerError("Spark is not installed: pip install 'txresolver[spark]'")
-    return [jar.name for jar in (Path(spec.origin).parent / "jars").glob("*.jar")]
 
 
 def _artifact(jar: str) -> str:
