@@ -97,7 +97,8 @@ def _sources(
     if not with_topics:
         return _Sources([refusal_events(quarantine, settings.topic_prefix)], quarantine, None)
     # First the messages: of each of them the outcome is among those that are read then.
-    ranges = readable(settings, delivered.real_topics(snapshot))
+    named = delivered.real_topics(snapshot, settings.topic_prefix)
+    ranges = readable(settings, named, named & delivered.committed_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
     quarantine = quarantine.unionByName(refused)
     events = [refusal_events(quarantine, settings.topic_prefix), *unlanded]
@@ -154,21 +155,30 @@ def _judged(
 ) -> _Judged:
     """Join what the rules need besides, and apply them all."""
     applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule()]
+    counted = _counts()
     groups = F.broadcast(overdue.groups(snapshot, settings))
     rows = rows.join(groups, F.col("half.group") == F.col("asked_group"), "left")
     if sources.kept is not None:
         rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
         applied += delivered.delivery_rules()
-    return _Judged(rows, applied, settings, runs)
+        counted |= delivered.delivery_counts()
+    return _Judged(rows, applied, counted, settings, runs)
 
 
 class _Judged:
     """The rows of transactions, judged in one pass; what is kept is small if little is wrong."""
 
-    def __init__(self, rows: DataFrame, applied: list[Rule], settings: Settings, runs: int) -> None:
-        self._applied = applied
+    def __init__(
+        self,
+        rows: DataFrame,
+        applied: list[Rule],
+        counted: dict[str, Column],
+        settings: Settings,
+        runs: int,
+    ) -> None:
+        self._applied, self._counted = applied, list(counted)
         checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
-        counts = [F.count_if(what).alias(name) for name, what in _counts().items()]
+        counts = [F.count_if(what).alias(name) for name, what in counted.items()]
         self._parts = (
             rows.withColumn("violations", _violations(applied))
             .withColumn("expected", expected(settings, runs))
@@ -203,7 +213,8 @@ class _Judged:
             refused.unpersist()
         return Report(
             findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
-            counts={name: sums[name] for name in _counts()} | {"unreadable_ops": unreadable_ops},
+            counts={name: sums[name] for name in self._counted}
+            | {"unreadable_ops": unreadable_ops},
             undeliverable=_undeliverable(snapshot, examples),
             versions=snapshot.versions,
             settings={name: getattr(settings, name) for name in _JUDGED_BY},

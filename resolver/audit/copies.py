@@ -50,7 +50,11 @@ def check_events(checks: DataFrame, prefix: str) -> DataFrame:
 
 def discard_events(discards: DataFrame) -> DataFrame:
     """Return queue, offset and struct `discarded`."""
-    discarded = F.struct("reason", _content_without_ours().alias("content"))
+    discarded = F.struct(
+        "reason",
+        _content_without_ours().alias("content"),
+        F.unix_millis("source_timestamp").alias("written_ms"),
+    )
     return discards.select("queue", "offset", discarded.alias("discarded"))
 
 

@@ -13,19 +13,23 @@ from ..tables.reading import header_last, offset_of, queue_of
 from .copies import discard_events
 from .halves import content
 from .report import Invariant
-from .rules import Rule, first_wrong, is_auditable
+from .rules import Rule, first_wrong, is_auditable, yes
 from .snapshot import Snapshot
 from .topics import Ranges, compacted, readable, records
 
-#: What was decided after `kept_ms` must be there; a topic that is not listed is gone.
+#: What was decided after `kept_ms` must be there; a topic that is not listed was not read.
 KEPT = "topic string, kept_ms long"
 _NEVER = 2**62
 
 
-def real_topics(snapshot: Snapshot) -> list[str]:
-    """Return the topics that halves name; bounded by the number of topics."""
-    named = snapshot["half"].select("topic").where(F.col("topic").isNotNull()).distinct()
-    return [row.topic for row in named.collect()]
+def real_topics(snapshot: Snapshot, prefix: str) -> set[str]:
+    """Return the topics that halves name, but for the resolver's own."""
+    return {topic for topic in _named(snapshot["half"]) if not topic.startswith(prefix)}
+
+
+def committed_topics(snapshot: Snapshot) -> set[str]:
+    """Return the topics that must have messages."""
+    return _named(snapshot["resolution"].where(F.col("outcome") == "COMMIT"))
 
 
 def messages(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFrame:
@@ -84,7 +88,8 @@ def unlanded(
     """
     prefix = settings.topic_prefix
     tables = (RESOLUTION, DISCARDED, QUARANTINE)
-    ranges = readable(settings, [prefix + table.topic for table in tables])
+    topics = [prefix + table.topic for table in tables]
+    ranges = readable(settings, topics, topics)
     for table in tables:
         if prefix + table.topic not in ranges:
             raise AuditError(
@@ -107,13 +112,11 @@ def unlanded(
 def delivery_rules() -> list[Rule]:
     """Return the rules about the real topics; the row has its topic's `kept_ms`."""
     said, half = F.col("outcome"), F.col("half")
-    own = F.filter(
-        "messages", lambda one: (one["topic"] == half["topic"]) & (one["id"] == half["id"])
-    )
+    own = _own_messages()
     found, one = F.size(own), F.get(own, F.lit(0))
     committed = said["outcome"] == "COMMIT"
     known = F.coalesce(F.col("is_transaction"), F.lit(False))
-    must_be = committed & is_auditable() & (said["decided_ms"] > F.col("kept_ms"))
+    must_be = _must_be()
     delivered = first_wrong(
         (known & (found > 1), F.concat(found.cast("string"), F.lit(" messages"))),
         (must_be & (found == 0), "COMMIT, and no message"),
@@ -126,8 +129,10 @@ def delivery_rules() -> list[Rule]:
     )
     others = said.isNotNull() & ~committed
     is_open = F.col("is_transaction") & (F.size("resolutions") == 0) & ~F.col("told")
-    is_other = F.coalesce(others | is_open | ~F.col("is_transaction"), F.lit(False))
-    is_other = is_other & half.isNotNull()
+    # One that was refused, and for which a rebuild has an outcome now, may be committed.
+    is_refused = ~F.col("is_transaction") & ~F.col("told")
+    is_other = F.coalesce(others | is_open | is_refused, F.lit(False))
+    is_other = is_other & half.isNotNull() & F.col("kept_ms").isNotNull()
     why = F.coalesce(said["outcome"], F.when(is_open, "no outcome").otherwise("refused"))
     ghost = F.when(is_other & (found > 0), F.concat(why, F.lit(", and "), _at(one, "a message")))
     checked = F.coalesce(must_be | (known & (found > 0) & ~is_other), F.lit(False))
@@ -137,6 +142,30 @@ def delivery_rules() -> list[Rule]:
     ]
 
 
+def delivery_counts() -> dict[str, Column]:
+    """Return what is counted of the rows beside these rules."""
+    committed = (F.col("outcome.outcome") == "COMMIT") & is_auditable()
+    is_gone = (F.size(_own_messages()) == 0) & ~yes(_must_be())
+    return {
+        "messages_kept_no_longer": committed & is_gone,
+        "halves_of_topics_not_read": F.col("half.topic").isNotNull() & F.col("kept_ms").isNull(),
+    }
+
+
+def _must_be() -> Column:
+    """Whether there must be a message; null: its topic was not read."""
+    said = F.col("outcome")
+    is_kept = said["decided_ms"] > F.col("kept_ms")
+    return (said["outcome"] == "COMMIT") & is_auditable() & is_kept
+
+
+def _own_messages() -> Column:
+    half = F.col("half")
+    return F.filter(
+        "messages", lambda one: (one["topic"] == half["topic"]) & (one["id"] == half["id"])
+    )
+
+
 def _at(message: Column, what: str) -> Column:
     place = F.concat_ws(":", message["topic"], message["partition"], message["offset"])
     return F.concat(F.lit(f"{what}, at "), place)
@@ -144,6 +173,12 @@ def _at(message: Column, what: str) -> Column:
 
 def _names_its_half(header: Column) -> Column:
     return header["key"] == n.HALF_OFFSET
+
+
+def _named(table: DataFrame) -> set[str]:
+    """Return the topics in a table's column; bounded by their number."""
+    named = table.select("topic").where(F.col("topic").isNotNull()).distinct()
+    return {row.topic for row in named.collect()}
 
 
 def _first_decided(

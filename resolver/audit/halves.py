@@ -11,7 +11,7 @@ from ..tables.reading import name_of
 
 _LEGAL = r"\A[a-zA-Z0-9._-]+\z"
 _WHOLE = r"\A[0-9]{1,18}\z"
-#: What Java makes of a header's name that is not UTF-8, by which a half is malformed. A name may
+#: What Java makes of a header's name that is not UTF-8, by which a record is malformed. A name may
 #: also have it by itself: then it can't be told here.
 _NOT_UTF8 = "\ufffd"
 
@@ -25,7 +25,7 @@ def half_events(halves: DataFrame, prefix: str, with_content: bool) -> DataFrame
         F.unix_millis("stored_at").alias("stored_ms"),
         F.coalesce("immunity_seconds", F.lit(0)).alias("immunity_seconds"),
         (~F.coalesce(_well_formed(prefix), F.lit(False))).alias("malformed"),
-        F.exists(headers_read(), _is_doubtful).alias("doubtful"),
+        has_doubtful_name().alias("doubtful"),
     ]
     bits = content(_delivered_headers()) if with_content else F.lit(None)
     fields += [F.col("real_qid"), bits.cast("string").alias("content")]
@@ -45,6 +45,11 @@ def headers_read() -> Column:
         F.coalesce("headers", F.array().cast(HEADERS)),
         lambda header: F.struct(name_of(header).alias("key"), header["value"].alias("value")),
     )
+
+
+def has_doubtful_name() -> Column:
+    """Whether the name of one of a row's headers may not be UTF-8."""
+    return F.exists(headers_read(), lambda header: header["key"].contains(_NOT_UTF8))
 
 
 def _delivered_headers() -> Column:
@@ -81,10 +86,6 @@ def _well_formed(prefix: str) -> Column:
         & (F.size(_values(n.CHECK_IMMUNITY_TIME_IN_SECONDS)) <= 1)
         & ~F.exists(headers_read(), lambda header: header["key"].isin(*sorted(n.OUTPUT_HEADERS)))
     )
-
-
-def _is_doubtful(header: Column) -> Column:
-    return header["key"].contains(_NOT_UTF8)
 
 
 def _legal(name: str, longest: int) -> Column:

@@ -9,6 +9,7 @@ from ..protocol import TransactionStatus
 from ..protocol import names as n
 from ..tables import elements
 from ..tables.op import json_type
+from .halves import has_doubtful_name
 
 _STATES = tuple(status.value for status in TransactionStatus)
 _LEGAL_GROUP = rf"\A[a-zA-Z0-9._-]{{1,{n.MAX_GROUP_LENGTH}}}\z"
@@ -86,10 +87,11 @@ def malformed(ops: DataFrame) -> DataFrame:
 
     Whether a value is JSON can't be told here as exactly as the resolver tells it. So a value that
     is none here need not be in quarantine (`needed`), if it looks like an object at all; and one
-    whose fields are well-formed may be there if writing it again gives another text.
+    whose fields are well-formed may be there if writing it again gives another text. It may be
+    there too if the name of a header may be none.
     """
     refused = F.coalesce("refused", F.lit(False))
-    doubtful = F.when(F.col("well_formed") & refused, ~_clean_json())
+    doubtful = F.when(F.col("well_formed") & refused, ~_clean_json() | has_doubtful_name())
     whole = ops.where(~F.col("well_formed") | doubtful).select(
         "queue",
         F.col("source_offset").alias("op_offset"),

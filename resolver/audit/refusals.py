@@ -38,8 +38,12 @@ def _expected(end: Column, settings: Settings, runs: int) -> Column:
     said = F.col("outcome")
     # One that was made up, before its half was there: that did not fit, whatever came to be there.
     then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
-    early = F.when(~fits(end) & (end["stored_ms"] <= then), F.lit(0))
-    forgotten = F.coalesce(early, said["decided_ms"] + settings.file_reserved_ms)
+    early = ~fits(end) & (end["stored_ms"] <= then)
+    # Its half may be refused, and that is to land.
+    unsure = said.isNull() & ~decided(end["op_offset"])
+    forgotten = F.when(early | unsure, F.lit(0)).otherwise(
+        said["decided_ms"] + settings.file_reserved_ms
+    )
     is_told = needed & decided(end["op_offset"]) & ~by_unreadable_op()
     is_known = F.lit(runs == 1) & ~by_unreadable_op()
     return F.struct(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,6 +22,9 @@ from .transactions import (
 _OUTCOMES = {"COMMIT": "COMMIT_MESSAGE", "UNDELIVERABLE": "COMMIT_MESSAGE"} | {
     "ROLLBACK": "ROLLBACK_MESSAGE"
 }
+
+#: Why a half may be refused.
+_OF_HALVES = ("MALFORMED_HALF", "NO_PERMISSION")
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def rules(settings: Settings, runs: int) -> list[Rule]:
         _operator(),
         _no_check_after(runs),
         _check_max(settings, runs),
-        _given_up(),
+        _given_up(settings),
         _refused_half(runs),
     ]
 
@@ -104,15 +109,12 @@ def _outcome_of_nothing() -> Column:
 
 def _first_end(settings: Settings) -> Rule:
     said, half = F.col("outcome"), F.col("half")
-    is_discard = said["outcome"] == "DISCARD"
-    other = (
-        (said["id"] != half["id"])
-        | (said["group"] != half["group"])
-        | (said["topic"] != half["topic"])
-        | (said["stored_ms"] != half["stored_ms"])
-    )
+    is_discard = yes(said["outcome"] == "DISCARD")
+    of_half = ("id", "group", "topic", "stored_ms")
+    is_same = reduce(and_, [said[name].eqNullSafe(half[name]) for name in of_half])
     wrong = first_wrong(
-        (other, "the outcome has another id, group, topic or time than its half"),
+        (~is_same, "the outcome has another id, group, topic or time than its half"),
+        (said["decided_ms"].isNull(), "the outcome does not say when it was decided"),
         (is_discard, _wrong_discard(settings)),
         (~is_discard, _wrong_end()),
     )
@@ -127,18 +129,26 @@ def _wrong_end() -> Column:
     same = (F.try_element_at(states, said["outcome"]) == first["state"]) & (
         said["op_offset"] == first["op_offset"]
     )
-    claimed = F.concat(said["outcome"], F.lit(" by op "), op_of(said["op_offset"]))
+    outcome = F.coalesce(said["outcome"], F.lit("no outcome"))
+    claimed = F.concat(outcome, F.lit(" by op "), op_of(said["op_offset"]))
     return first_wrong(
         (first.isNull(), F.concat(claimed, F.lit(", and no end is valid"))),
         (
             ~F.coalesce(same, F.lit(False)),
             F.concat(claimed, F.lit(", and first came "), _by(first)),
         ),
-        (said["ended_ms"] != first["stored_ms"], F.concat(claimed, F.lit(" at another time"))),
         (
-            said["source"] != _source(),
+            ~said["ended_ms"].eqNullSafe(first["stored_ms"]),
+            F.concat(claimed, F.lit(" at another time")),
+        ),
+        (
+            ~said["source"].eqNullSafe(_source()),
             F.concat(
-                claimed, F.lit(", said to be of "), said["source"], F.lit(", not "), _source()
+                claimed,
+                F.lit(", said to be of "),
+                F.coalesce(said["source"], F.lit("nobody")),
+                F.lit(", not "),
+                _source(),
             ),
         ),
     )
@@ -168,7 +178,7 @@ def _wrong_discard(settings: Settings) -> Column:
     over = first_deadline_ms(settings) + intervals
     used_up = _counted(settings) >= settings.transaction_check_max
     expired = said["decided_ms"] - said["stored_ms"] > settings.file_reserved_ms
-    by_op = said["op_offset"].isNotNull() | (said["source"] != "LIMIT")
+    by_op = said["op_offset"].isNotNull() | ~said["source"].eqNullSafe("LIMIT")
     return first_wrong(
         (by_op, "DISCARD, and yet by an op"),
         (said["checks"] < 1, "DISCARD without a check"),
@@ -224,7 +234,9 @@ def _check_max(settings: Settings, runs: int) -> Rule:
     unreadable = F.coalesce("unreadable", F.lit(0))
     by_ends = F.size(F.filter("ends", _may_have_answered)) + unreadable
     is_told = is_auditable() & _answers_have_landed(settings)
+    unsaid = said.isNotNull() & (said["checks"].isNull() | said["answered"].isNull())
     detail = first_wrong(
+        (unsaid, "the outcome does not say how many checks were sent, or answered"),
         (F.greatest(_counted(settings), sent) > most, f"more than {most} counted checks"),
         (said["answered"] > said["checks"], "more checks answered than sent"),
         (is_told & (said["answered"] > by_ends), "more checks answered than there are answers"),
@@ -295,7 +307,7 @@ def _counted(settings: Settings) -> Column:
     return F.col("outcome.checks" if settings.count_unanswered_checks else "outcome.answered")
 
 
-def _given_up() -> Rule:
+def _given_up(settings: Settings) -> Rule:
     said, found = F.col("outcome"), F.size("discards")
     checked = yes(said["outcome"].isin("DISCARD", "UNDELIVERABLE")) & is_auditable()
     reason = F.get("discards", F.lit(0))["reason"]
@@ -307,14 +319,28 @@ def _given_up() -> Rule:
         (other, F.concat(said["outcome"], F.lit(", in discarded as "), reason)),
     )
     ended = said["outcome"].isin("COMMIT", "ROLLBACK") & (found > 0)
-    both = F.when(yes(ended), F.concat(said["outcome"], F.lit(", and in discarded")))
-    return Rule(Invariant.GIVEN_UP, checked | yes(ended), F.when(checked, detail).otherwise(both))
+    without = F.col("half").isNotNull() & (F.size("resolutions") == 0) & (found > 0)
+    alone = first_wrong(
+        (ended, F.concat(said["outcome"], F.lit(", and in discarded"))),
+        (without & _is_complete(settings), "given up, and no outcome"),
+    )
+    applies = checked | yes(ended) | without
+    return Rule(Invariant.GIVEN_UP, applies, F.when(checked, detail).otherwise(alone))
+
+
+def _is_complete(settings: Settings) -> Column:
+    """Whether all has landed that was written together with what is in discarded."""
+    written_ms = F.array_max(F.transform("discards", lambda one: one["written_ms"]))
+    by_clock = written_ms + settings.broker_clock_skew_ms < F.col("complete_ms")
+    return ~F.col("told") & by_clock
 
 
 def _refused_half(runs: int) -> Rule:
-    """Malformed halves are in quarantine, and no others as malformed."""
+    """Malformed halves are in quarantine, no others as malformed, and none as an end."""
     found, half = F.size("refusals"), F.col("half")
     as_malformed = refused_as_malformed()
+    reasons = F.transform("refusals", lambda one: F.coalesce(one["reason"], F.lit("nothing")))
+    other = F.get(F.filter(reasons, lambda one: ~one.isin(*_OF_HALVES)), F.lit(0))
     detail = first_wrong(
         (
             half["malformed"] & (found == 0) & decided(F.lit(-1)),
@@ -326,6 +352,7 @@ def _refused_half(runs: int) -> Rule:
             ~half["malformed"] & ~half["doubtful"] & as_malformed,
             "refused as malformed, and is not",
         ),
+        (other.isNotNull(), F.concat(F.lit("a half, refused as "), other)),
     )
     return Rule(Invariant.QUARANTINE, yes(half["malformed"]) | (found > 0), detail)
 

@@ -14,12 +14,13 @@ from ..tables import OP, RESOLUTION, TABLES
 from ..tables.delta import table_path, version, writers
 
 #: By queue: the first and last half and op that landed, when the latest op was stored, and up to
-#: which half and op all is decided, and landed with all that was written beside it. Up to which
-#: half and time nothing that was due was passed over (`overdue.passed`), and how many ops are
-#: unreadable. Null: none.
+#: which half and op all is decided, and landed with all that was written beside it. When the last
+#: of that was written, whatever the queue. Up to which half and time nothing that was due was
+#: passed over (`overdue.passed`), and how many ops are unreadable. Null: none.
 QUEUES = (
     "queue int, half_first long, half_last long, op_first long, op_last long, op_ms long, "
-    "decided_half long, decided_op long, passed_half long, passed_ms long, unreadable long"
+    "decided_half long, decided_op long, complete_ms long, passed_half long, passed_ms long, "
+    "unreadable long"
 )
 
 
@@ -111,6 +112,7 @@ def queues(
     """
     found: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
+    known_to_be = outcomes if complete else outcomes.where(runs.is_passed())
     latest = F.max(F.unix_millis("stored_at")).alias("op_ms")
     for table in (
         _bounds(snapshot["half"], "half", "offset"),
@@ -119,12 +121,13 @@ def queues(
     ):
         for row in table.collect():
             found.setdefault(row.queue, {}).update(row.asDict())
-    for queue, op, half in _decided(outcomes if complete else outcomes.where(runs.is_passed())):
+    for queue, op, half in _decided(known_to_be):
         # Both of one checkpoint: another one begins anew.
         known = found.setdefault(queue, {})
         if op > known.get("decided_op", -2):
             known.update(decided_op=op, decided_half=half)
-    rows = [columns | {"queue": queue} for queue, columns in found.items()]
+    written = known_to_be.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
+    rows = [columns | {"queue": queue, "complete_ms": written} for queue, columns in found.items()]
     return spark.createDataFrame(rows, QUEUES)
 
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing, contextmanager
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -23,30 +33,45 @@ _TIMEOUT_SECONDS = 30.0
 _OPEN_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 
+#: A name that no topic can have is that of none.
+_NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+
 #: The first offset of each partition, and the one behind its last record, by topic and partition.
 Ranges = dict[str, dict[int, tuple[int, int]]]
 
 
-def readable(settings: Settings, topics: Iterable[str]) -> Ranges:
-    """Return what of these topics can be read, without those that don't exist.
-
-    Returns when all that has been written by now can be read: what was committed at the call is
-    in the ranges, though the markers of its transaction are written one by one.
-    """
-    written, committed = _consumer(settings, "read_uncommitted"), _consumer(settings)
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Say what Kafka's client raises as `AuditError`."""
     try:
+        yield
+    except KafkaException as error:
+        raise AuditError(f"Kafka can't be asked: {error.args[0].str()}") from error
+    except FutureTimeout as error:
+        raise AuditError("Kafka can't be asked: no answer in time; are all brokers up?") from error
+
+
+@_asking()
+def readable(settings: Settings, topics: Iterable[str], needed: Collection[str] = ()) -> Ranges:
+    """Return what of these topics can be read, without those that don't exist or may not be seen.
+
+    Raises `AuditError` where one that is `needed` may not be seen. Returns when all that has been
+    written by now can be read: what was committed at the call is in the ranges, though the markers
+    of its transaction are written one by one.
+    """
+    with (
+        closing(_consumer(settings, "read_uncommitted")) as written,
+        closing(_consumer(settings)) as committed,
+    ):
         ranges = _written(written, topics)
+        _refuse_hidden(settings, sorted(set(needed) - ranges.keys()))
         for topic, partitions in ranges.items():
             for partition, (_, end) in partitions.items():
                 _await_readable(committed, TopicPartition(topic, partition), end)
         return ranges
-    except KafkaException as error:
-        raise AuditError(f"Kafka can't be asked: {error.args[0].str()}") from error
-    finally:
-        written.close()
-        committed.close()
 
 
+@_asking()
 def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
     """Return those topics of which Kafka keeps only the last record of each key."""
     names = list(topics)
@@ -54,13 +79,8 @@ def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
         return set()
     admin: AdminClient = admin_client(settings)
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    try:
-        answers = {
-            one.name: answer.result(_TIMEOUT_SECONDS)
-            for one, answer in admin.describe_configs(asked).items()
-        }
-    except KafkaException as error:
-        raise AuditError(f"Kafka can't be asked: {error.args[0].str()}") from error
+    described = admin.describe_configs(asked, request_timeout=_TIMEOUT_SECONDS)
+    answers = {one.name: answer.result(2 * _TIMEOUT_SECONDS) for one, answer in described.items()}
     return {name for name, config in answers.items() if "compact" in config["cleanup.policy"].value}
 
 
@@ -96,6 +116,33 @@ def _written(consumer: Consumer, topics: Iterable[str]) -> Ranges:
         for topic in sorted(topics)
         if topic in known
     }
+
+
+def _refuse_hidden(settings: Settings, absent: list[str]) -> None:
+    """Raise `AuditError` where one of these may not be seen: the list of topics leaves it out."""
+    if not absent:
+        return
+    admin: AdminClient = admin_client(settings)
+    asked = admin.describe_topics(TopicCollection(absent), request_timeout=_TIMEOUT_SECONDS)
+    hidden = [topic for topic, answer in asked.items() if _is_hidden(answer)]
+    if hidden:
+        raise AuditError(
+            f"the auditor may not see topics {', '.join(hidden)}, so whether their messages are "
+            "there is not known: grant it Read and DescribeConfigs on them (docs/protocol.md, "
+            "section 9)"
+        )
+
+
+def _is_hidden(answer: Future[Any]) -> bool:
+    error = answer.exception(2 * _TIMEOUT_SECONDS)
+    if not isinstance(error, KafkaException):
+        return False
+    code = error.args[0].code()
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return True
+    if code in _NOT_THERE:
+        return False
+    raise error
 
 
 def _await_readable(consumer: Consumer, place: TopicPartition, end: int) -> None:

@@ -37,7 +37,7 @@ _EVENTS = {
     "check": (
         "struct<number:int,written_ms:bigint,id:string,group:string,to:string,content:string>"
     ),
-    "discarded": "struct<reason:string,content:string>",
+    "discarded": "struct<reason:string,content:string,written_ms:bigint>",
     "refusal": "struct<reason:string,content:string>",
     "message": (
         "struct<topic:string,id:string,partition:int,offset:bigint,stamped_ms:bigint,"

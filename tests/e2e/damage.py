@@ -109,6 +109,33 @@ def _more(of_it: Any) -> Callable[[Any], Any]:
     return lambda value: value + of_it
 
 
+def harmless_changes(copy: Copy, story: Story) -> Iterator[Damage]:
+    """Change tables so that nothing may be found of it: they are saved with the damages."""
+    named, lifted = story.by_name, story.lifted
+    copy.remove("resolution", lifted)
+    _refuse(copy, named["malformed"], lifted, "NO_PERMISSION")
+    yield _done("refused, and committed by a rebuild since", Invariant.NOT_DELIVERED, lifted)
+    unended = named["forgotten_later"]
+    place = {"queue": unended.queue, "source_offset": copy.last_op(named["asked"]) + 100_000}
+    copy.repeat_where(
+        "op",
+        lambda row: row["from_check"] and row["offsets"] == [named["asked"].offset],
+        offsets=[unended.offset],
+        transaction_ids=[unended.half.transaction_id],
+        state="UNKNOWN",
+        **place,
+    )
+    copy.repeat(
+        "quarantine",
+        named["conflict"],
+        reason="UNKNOWN_HALF",
+        refused_offset=place["source_offset"],
+        element=0,
+        **as_if_of(unended),
+    )
+    yield _done("refused with its half, whose refusal is to land", Invariant.QUARANTINE, unended)
+
+
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     """Damage the tables, and save them."""
     plain, rolled_back = iter(story.committed), iter(story.rolled_back)
@@ -187,7 +214,8 @@ def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[
     given_up = story.by_name["given_up"]
     copy.change("resolution", given_up, answered=1)
     yield _done("given up too early", Invariant.FIRST_END, given_up)
-    copy.remove_where("op", lambda row: row["state"] == "UNKNOWN")
+    answers = ("UNKNOWN", [given_up.offset])
+    copy.remove_where("op", lambda row: (row["state"], row["offsets"]) == answers)
     yield _done("given up, and none of its answers is there", Invariant.CHECK_MAX, given_up)
     sent = next(plain)
     copy.repeat_where("discarded", _of(given_up), **_place(sent))
@@ -199,6 +227,9 @@ def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[
     yield _done("given up for another reason", Invariant.GIVEN_UP, another)
     copy.repeat("discarded", doubled, source_offset=_more(100_000))
     yield _done("given up twice", Invariant.GIVEN_UP, doubled)
+    unended = story.by_name["forgotten"]
+    copy.repeat_where("discarded", _of(given_up), **_place(unended))
+    yield _done("given up, and its outcome lost", Invariant.GIVEN_UP, unended)
 
 
 def _damage_checks(copy: Copy, story: Story, in_time: Sent) -> Iterator[Damage]:
@@ -247,6 +278,9 @@ def _damage_refusals(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterato
     copy.change("quarantine", late, reason="CONFLICTING_END")
     yield _done("refused for another reason", Invariant.QUARANTINE, late)
     yield from _damage_malformed(copy, named["malformed"], named["spaced"], next(plain))
+    sent = next(plain)
+    _refuse(copy, named["malformed"], sent, "LATE_END")
+    yield _done("half refused as an end", Invariant.QUARANTINE, sent)
 
 
 def _damage_malformed(
@@ -254,12 +288,7 @@ def _damage_malformed(
 ) -> Iterator[Damage]:
     copy.change_where("quarantine", is_malformed_half, reason="NO_PERMISSION")
     yield _done("malformed half refused as another", Invariant.QUARANTINE, malformed)
-    copy.repeat_where(
-        "quarantine",
-        lambda row: row["reason"] == "NO_PERMISSION",
-        reason="MALFORMED_HALF",
-        **_refused_place(well_formed.queue, well_formed.offset),
-    )
+    _refuse(copy, malformed, well_formed, "MALFORMED_HALF")
     yield _done("refused as malformed, and is not", Invariant.QUARANTINE, well_formed)
     place = _refused_place(spaced.queue, copy.last_op(spaced))
     copy.change_where("quarantine", lambda row: row["value"] == b"{}", **place)
@@ -268,6 +297,17 @@ def _damage_malformed(
     yield Damage("malformed op not in quarantine", Invariant.QUARANTINE, None, None)
     copy.remove_where("quarantine", lambda row: row["value"] == b"not JSON")
     yield Damage("what is no op at all, not in quarantine", Invariant.QUARANTINE, None, None)
+
+
+def _refuse(copy: Copy, malformed: Sent, half: Sent, reason: str) -> None:
+    """Quarantine a half, with the bits of one that is there."""
+    place = (malformed.queue, malformed.offset, b"malformed")
+    copy.repeat_where(
+        "quarantine",
+        lambda row: (row["queue"], row["refused_offset"], row["value"]) == place,
+        reason=reason,
+        **_refused_place(half.queue, half.offset),
+    )
 
 
 def _refused_place(queue: int, offset: int) -> Row:
@@ -286,6 +326,14 @@ _WRONG_OUTCOMES: dict[str, Row] = {
     "of another source": {"source": "CHECK"},
     "of another group": {"group": "others"},
     "ended at another time": {"ended_at": lambda at: at + timedelta(seconds=1)},
+    "of no outcome": {"outcome": None},
+    "of no id": {"transaction_id": None},
+    "of no group": {"group": None},
+    "of no topic": {"topic": None},
+    "of no source": {"source": None},
+    "stored at no time": {"stored_at": None},
+    "ended at no time": {"ended_at": None},
+    "decided at no time": {"decided_at": None},
     "given up, by an op": {"outcome": "DISCARD", "source": "LIMIT"},
     "given up unasked": {"outcome": "DISCARD", "source": "LIMIT", "op_offset": None},
     "given up, and ended in time": {
@@ -299,6 +347,8 @@ _WRONG_COUNTS: dict[str, Row] = {
     "more answered than sent": {"checks": 0, "answered": 1},
     # Each queue has an op that Spark can't read, which may have answered one.
     "more answered than there are answers": {"checks": 2, "answered": 2},
+    "no number of checks": {"checks": None},
+    "no number of answers": {"answered": None},
 }
 
 

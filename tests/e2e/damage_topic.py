@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +33,14 @@ def forget_landed(story: Story) -> None:
         deleted.result(30)
 
 
+def commit_unlanded(story: Story) -> None:
+    """Write an outcome that is only in Kafka, to each partition: from some all has landed."""
+    topic, sent = story.world.names.resolution, story.lifted
+    value = json.dumps({"queue": sent.queue, "offset": sent.offset}).encode()
+    partitions = story.world.admin.list_topics(timeout=10).topics[topic].partitions
+    story.world.produce(Record(topic, None, value, [], partition) for partition in partitions)
+
+
 def damage_topic(story: Story) -> Iterator[Damage]:
     """Make the real topic anew, with some of its messages lost, doubled or changed."""
     world = story.world
@@ -42,9 +51,13 @@ def damage_topic(story: Story) -> Iterator[Damage]:
         sent = next(plain)
         changes[sent.at] = change
         yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
-    placed = next(one for one in story.committed[19:] if one.half.real_qid is not None)
+    placed = story.committed[40]
     changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
     yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
+    for sent in (story.by_name["asked"], story.by_name["settled"]):
+        # Nothing that was committed before is there: as if the topic was made after them.
+        changes[sent.at] = lambda record: []
+        yield Damage("a first one", Invariant.DELIVERED, sent.half.transaction_id, sent.at)
     ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]
     for sent in ghosts:
         yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)

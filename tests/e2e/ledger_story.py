@@ -43,6 +43,11 @@ class Story:
     undeliverable: list[Sent] = field(default_factory=list)
     by_name: dict[str, Sent] = field(default_factory=dict)
 
+    @property
+    def lifted(self) -> Sent:
+        """One that was committed, of which only that is to have landed that it was refused."""
+        return self.committed[50]
+
     def send(self, name: str, **changes: Any) -> Sent:
         self.by_name[name] = self.world.send_half(**changes)
         return self.by_name[name]
@@ -196,7 +201,7 @@ def _end_the_rest(story: Story) -> None:
     world = story.world
     for _ in range(3):
         for queue in range(QUEUES):
-            sent = world.send_halves([world.message() for _ in range(8)], queue)
+            sent = world.send_halves([world.message(real_qid=queue) for _ in range(8)], queue)
             world.end(*sent)
             story.committed += sent
         # asked, late, settled, given_up, spaced, deep, four that are refused something
