@@ -6,10 +6,11 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from ..errors import FaultError, TxResolverError
 from ..locks import FileLock
-from .campaign import Campaign
+from .campaign import Campaign, see_possible
 from .plan import FAULTS, counts
 from .report import summary, write
 from .results import Results
@@ -18,6 +19,8 @@ from .stopping import Interrupted
 
 _HOME = Path(".txresolver/faults")
 _DYING_SECONDS = 60.0
+_SEED = 1
+_RATE = 50.0
 _INTERRUPTED = 130
 
 
@@ -37,9 +40,10 @@ def main() -> int:
             if given.soak:
                 print(soak(home, given.soak, given.rate, given.seed, lock.fileno()))
                 return 0
+            asked = results.campaign() if given.resume else _campaign(given)
+            see_possible(home, asked["counts"])
             if not given.resume:
-                asked = counts(given.rounds, given.only)
-                results.begin({"seed": given.seed, "counts": asked, "rate": given.rate})
+                results.begin(asked)
             Campaign(home, results).run(lock.fileno())
     except Interrupted:
         print("Interrupted: everything is stopped; go on with --resume.", file=sys.stderr)
@@ -56,16 +60,28 @@ def _arguments() -> argparse.Namespace:
         prog="scripts/faults", description=__doc__, usage="scripts/faults [OPTION...]"
     )
     parser.add_argument("--rounds", type=int, help="in all; each fault gets its share, at least 1")
-    parser.add_argument("--seed", type=int, default=1, help="the same seed, the same campaign")
+    parser.add_argument("--seed", type=int, help=f"the same seed, the same campaign ({_SEED})")
     parser.add_argument("--resume", action="store_true", help="go on where one was interrupted")
     parser.add_argument(
         "--only", action="append", choices=list(FAULTS), metavar="FAULT", default=[]
     )
-    parser.add_argument("--rate", type=float, default=50, help="transactions a second")
+    parser.add_argument("--rate", type=float, help=f"transactions a second ({_RATE})")
     parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="one world, for so long")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
-    return parser.parse_args()
+    given = parser.parse_args()
+    chosen = (given.rounds, given.only, given.seed, given.rate)
+    if given.resume and chosen != (None, [], None, None):
+        parser.error("--resume goes on as it was begun: without --rounds, --only, --seed, --rate")
+    given.seed = _SEED if given.seed is None else given.seed
+    given.rate = _RATE if given.rate is None else given.rate
+    return given
+
+
+def _campaign(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what a campaign is begun with."""
+    asked = counts(given.rounds, given.only)
+    return {"seed": given.seed, "counts": asked, "rate": given.rate}
 
 
 def _log_to(file: Path) -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ..commit import commit
 from ..errors import AuditError, TxResolverError
 from .audit import audit
+from .clock import clock_library
+from .disk import SmallDisk
 from .fault import Done
 from .judge import Verdict
 from .plan import FAULTS, Round, plan, scenery
 from .results import Audit, Result, Results
 from .stopping import Interrupted, told_to_stop
 from .world import World
+
+#: Between the name of a world that is set aside and the number of the round that failed.
+_FAILED = ".failed-"
 
 
 class Campaign:
@@ -29,7 +36,6 @@ class Campaign:
         self._rate: float = asked["rate"]
         self._rounds = plan(self._seed, asked["counts"])
         self._results = results
-        self._commit = commit()
 
     def run(self, lock: int) -> None:
         """Play what is left; raises `Interrupted` when told to stop."""
@@ -44,8 +50,12 @@ class Campaign:
                     self._visit(world, name, left)
 
     def _left(self, rounds: list[Round]) -> list[Round]:
-        played = {result.number for result in self._results.rounds()}
-        return [one for one in rounds if one.number not in played]
+        """Return what is to be played, again too where a world is gone before it was audited."""
+        name = rounds[0].world
+        audited = {one.partition(_FAILED)[0] for one in self._results.audited}
+        is_gone = name not in audited and not (self._home / name).exists()
+        done = {one.number for one in self._results.rounds() if one.error or not is_gone}
+        return [one for one in rounds if one.number not in done]
 
     def _is_over(self, name: str) -> bool:
         """Whether a world without rounds left was audited, or has failed in its last one."""
@@ -54,7 +64,7 @@ class Campaign:
     def _failed(self, name: str) -> str:
         """Return what a world is called whose last round has failed; empty if it has not."""
         last = [result for result in self._results.rounds() if result.world == name][-1:]
-        return f"{name}.failed-{last[0].number}" if last and last[0].error else ""
+        return f"{name}{_FAILED}{last[0].number}" if last and last[0].error else ""
 
     def _set_aside(self, name: str) -> None:
         """Keep a world that failed for a look into it: the others need one that is whole."""
@@ -97,6 +107,7 @@ class Campaign:
         chance = random.Random(f"{self._seed} {one.number}")  # noqa: S311 - repeatable
         started = time.monotonic()
         world.restarts.clear()
+        of = commit()
         done, error = Done(""), ""
         try:
             done = FAULTS[one.fault].fault(world, chance)
@@ -106,12 +117,7 @@ class Campaign:
         except Exception as failed:  # whatever it is, it is what became of the round
             error = str(failed) if isinstance(failed, TxResolverError) else repr(failed)
         verdict = world.judge.verdict.since(before)
-        return self._result(one, done, time.monotonic() - started, world, verdict, error)
-
-    def _result(
-        self, one: Round, done: Done, took: float, world: World, verdict: Verdict, error: str
-    ) -> Result:
-        recovery = world.judge.recovery
+        recovery, took = world.judge.recovery, time.monotonic() - started
         return Result(
             number=one.number,
             world=one.world,
@@ -126,8 +132,19 @@ class Campaign:
             wrong=verdict.wrong,
             restarts=list(world.restarts),
             error=error,
-            commit=self._commit,
+            commit=of,
         )
+
+
+def see_possible(home: Path, faults: Iterable[str]) -> None:
+    """See that this machine has what the worlds need; raises `FaultError` where it has not."""
+    sceneries = {scenery(fault) for fault in faults}
+    with TemporaryDirectory(dir=home) as name:
+        trial = Path(name)
+        if any(one.own_clock for one in sceneries):
+            clock_library(trial)
+        if any(one.small_disk for one in sceneries):
+            SmallDisk(trial / "disk", trial / "disk.log").end()
 
 
 def _see_settled(world: World) -> None:

@@ -32,7 +32,7 @@ def preloaded(home: Path) -> dict[str, str]:
     """
     if not (home / _FILE).exists():
         set_clock(home, 0)
-    return {"LD_PRELOAD": str(_library(home)), "CLOCK_FILE": str(home / _FILE)}
+    return {"LD_PRELOAD": str(clock_library(home)), "CLOCK_FILE": str(home / _FILE)}
 
 
 def set_clock(home: Path, seconds: int) -> None:
@@ -49,7 +49,8 @@ def clock(home: Path) -> int:
     return int(seconds)
 
 
-def _library(home: Path) -> Path:
+def clock_library(home: Path) -> Path:
+    """Make the library that a process takes its clock from; `FaultError` without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise FaultError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .doomed import Doom
 from .fault import Done, Fault
-from .kills import RESOLVE_POINTS, see_cut_short, see_dead
+from .kills import RESOLVE_POINTS, see_alive, see_cut_short, see_dead
 from .process import Victim
 from .stops import halted
 from .world import World
@@ -62,6 +62,7 @@ def kill_while_halted(world: World, chance: random.Random) -> Done:
     world.until(lambda: halted(broker), "Kafka can't be halted")
     proof = f"{resolver.hit_at}; halted: {', '.join(sorted(halted(broker)))}"
     world.pause(chance.uniform(0, _SECONDS))
+    see_alive(resolver)
     resolver.hit("all")
     see_dead(world, resolver, "all")
     is_succeeded = chance.random() < 0.5
@@ -84,11 +85,12 @@ def kill_while_down(world: World, chance: random.Random) -> Done:
     resolver, broker = _hit_broker(world, Doom(RESOLVE_POINTS[point], "none"))
     seconds = chance.uniform(0, 2 * _SECONDS)
     world.pause(seconds)
+    how = "ended by itself" if resolver.ended else "kill -9"
     resolver.hit("all")
     see_dead(world, resolver, "all")
     proof = _see_whole_after(world, broker)
     world.start_resolver()
-    return Done(f"kill -9, {seconds:.1f} s after Kafka's", f"{resolver.hit_at}; {proof}")
+    return Done(f"{how}, {seconds:.1f} s after Kafka's", f"{resolver.hit_at}; {proof}")
 
 
 def _hit_broker(world: World, doom: Doom) -> tuple[Victim, Victim]:

@@ -16,7 +16,7 @@ from ..errors import AuditError, FaultError
 from ..home import Home
 from .audit import run_audit
 from .fault import Done, Fault
-from .kills import kill_all
+from .kills import kill
 from .world import World
 
 _SECONDS_BEHIND = (3.0, 8.0)
@@ -62,7 +62,7 @@ def _spoil(
     home = Home(world.resolver_home)
     world.until(lambda: find(home), "there is no such file yet")
     world.pause(chance.uniform(0, 3))
-    kill_all(world)
+    kill(world)
     file, spoil = chance.choice(find(home)), chance.choice(spoils)
     spoil(file, chance)
     return f"{spoil.__name__} {file.relative_to(home.path)}", file
@@ -75,23 +75,29 @@ def _see_named(file: Path, audited: CompletedProcess[str]) -> str:
     return said[:_SAID]
 
 
-def restored(checkpoint: str) -> Fault:
-    """Return the fault of a checkpoint of which an older copy is put back."""
+def restored(checkpoint: str, spark: str) -> Fault:
+    """Return the fault of a checkpoint of which an older copy is put back: it must be refused.
+
+    `spark` is the folder of a home that has Spark's logs of it.
+    """
 
     def fault(world: World, chance: random.Random) -> Done:
-        folder = world.resolver_home / "checkpoints" / checkpoint
-        copy = world.home / "copy"
+        home, copy = world.resolver_home, world.home / "copy"
         shutil.rmtree(copy, ignore_errors=True)
-        kill_all(world)
-        shutil.copytree(folder, copy)
+        kill(world)
+        planned = _last(home / spark / "offsets")
+        shutil.copytree(home / checkpoint, copy)
         world.start_resolver()
-        world.until(lambda: world.judge.recovery is not None, "nothing new is delivered")
+        world.until(lambda: _last(home / spark / "commits") > planned, f"{checkpoint} stands still")
         world.pause(chance.uniform(*_SECONDS_BEHIND))
-        kill_all(world)
-        shutil.rmtree(folder)
-        copy.rename(folder)
+        kill(world)
+        done = _last(home / spark / "commits")
+        shutil.rmtree(home / checkpoint)
+        copy.rename(home / checkpoint)
         said = world.start_heeding()
-        return Done(f"an older copy of {checkpoint}", " / ".join(said) or "recovered")
+        if not said:
+            raise FaultError(f"{checkpoint} of batch {planned} is taken, after batch {done}")
+        return Done(f"a copy of batch {planned}, after batch {done}", " / ".join(said))
 
     return fault
 
@@ -100,15 +106,33 @@ def newest(folders: str) -> Find:
     """Find the file with the greatest number in each of some folders of a home."""
 
     def find(home: Home) -> list[Path]:
-        found = []
-        for folder in sorted(home.path.glob(folders)):
-            # Delta's checksums have the numbers of the commits beside them.
-            files = [file for file in folder.iterdir() if file.suffix != ".crc"]
-            numbered = [file for file in files if file.stem.isdecimal()]
-            found += sorted(numbered, key=lambda file: int(file.stem))[-1:]
-        return found
+        return [
+            file for folder in sorted(home.path.glob(folders)) for file in _numbered(folder)[-1:]
+        ]
 
     return find
+
+
+def state(home: Home) -> list[Path]:
+    """Find what the next batch begins with: a killed one may have left newer state, not read."""
+    version = _last(home.resolve_checkpoint / "spark/commits") + 1
+    folders = sorted(home.path.glob("checkpoints/resolve/spark/state/0/[0-9]"))
+    snapshots = [folder / f"{version}.zip" for folder in folders]
+    found = [one if one.exists() else one.with_suffix(".changelog") for one in snapshots]
+    return [file for file in found if file.exists()]
+
+
+def _last(folder: Path) -> int:
+    """Return the greatest number of a file in a folder, -1 for none."""
+    return int(numbered[-1].stem) if (numbered := _numbered(folder)) else -1
+
+
+def _numbered(folder: Path) -> list[Path]:
+    # Delta's checksums have the numbers of the commits beside them.
+    files = [file for file in folder.glob("*") if file.suffix != ".crc"]
+    return sorted(
+        (file for file in files if file.stem.isdecimal()), key=lambda file: int(file.stem)
+    )
 
 
 def files(pattern: str) -> Find:

@@ -29,23 +29,28 @@ _VICTIMS = {"all": 60, "python": 20, "jvm": 20}
 #: At a point, which Python would go on from if only the JVM were killed.
 _VICTIMS_AT_A_POINT = {"all": 70, "python": 30}
 _KILLED_WHILE_STARTING = 0.2
+#: Land's first batch takes longer than most of the resolver's lives here: it is waited for.
+_KILLED_WHILE_LANDING = 0.2
+_LANDING_SECONDS = 10.0
 _ATTEMPTS = 5
 
 
 def kill_resolver(world: World, chance: random.Random) -> Done:
-    """Kill it at any moment, now and then once more while it starts."""
+    """Kill it at any moment, now and then once more while it starts, or when it has landed."""
     world.pause(chance.uniform(0, 2))
-    resolver, victim = world.take_down("resolver"), _drawn(_VICTIMS, chance)
-    if resolver.ended:
-        raise FaultError(f"it ended before it was killed: {resolver.last_words}")
-    count = resolver.hit(victim)
-    see_dead(world, resolver, victim)
-    what, proof = f"kill -9 of {victim}", f"{count} processes hit, exit code {resolver.exit_status}"
-    if chance.random() < _KILLED_WHILE_STARTING:
+    victim, draw = _drawn(_VICTIMS, chance), chance.random()
+    what = f"kill -9 of {victim}"
+    if draw > 1 - _KILLED_WHILE_LANDING:
+        world.until(lambda: world.resolver is not None and world.resolver.ready, "nothing lands")
+        seconds = chance.uniform(0, _LANDING_SECONDS)
+        world.pause(seconds)
+        what += f", {seconds:.1f} s after it had landed"
+    proof = kill(world, victim)
+    if draw < _KILLED_WHILE_STARTING:
         world.start_resolver()
         seconds = chance.uniform(0, 8)
         world.pause(seconds)
-        kill_all(world)
+        kill(world)
         what += f", and again {seconds:.1f} s after its start"
     world.start_resolver()
     return Done(what, proof)
@@ -73,14 +78,25 @@ def kill_workers(world: World, chance: random.Random) -> Done:
     if world.resolver is None:
         raise FaultError("there is no resolver")
     world.mark()
-    return Done(f"kill -9 of {world.resolver.hit('workers')} processes")
+    count = world.resolver.hit("workers")
+    if not count:
+        raise FaultError("the resolver has no workers")
+    return Done(f"kill -9 of {count} processes")
 
 
-def kill_all(world: World) -> None:
-    """Kill the resolver with all that it has started."""
+def kill(world: World, victim: str = "all") -> str:
+    """Kill the resolver, or a part of it; return what shows that it was killed."""
     resolver = world.take_down("resolver")
-    resolver.hit("all")
-    see_dead(world, resolver, "all")
+    see_alive(resolver)
+    count = resolver.hit(victim)
+    see_dead(world, resolver, victim)
+    return f"{count} processes hit, exit code {resolver.exit_status}"
+
+
+def see_alive(resolver: Victim) -> None:
+    """See that a resolver has not ended by itself."""
+    if resolver.ended:
+        raise FaultError(f"it ended before it was killed: {resolver.last_words}")
 
 
 def see_dead(world: World, resolver: Victim, victim: str) -> None:

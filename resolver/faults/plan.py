@@ -14,6 +14,7 @@ from .damage import (
     named,
     newest,
     restored,
+    state,
     tear,
     truncate,
     unreadable_rows,
@@ -62,10 +63,13 @@ def _damages() -> dict[str, Planned]:
             faults[f"{spoil.__name__} {job}'s metadata"] = Planned("damage", fault, 2)
         fault = damaged(named(f"checkpoints/{job}"), lose)
         faults[f"lose {job}'s checkpoint"] = Planned("damage", fault, 4)
-        faults[f"older copy of {job}'s checkpoint"] = Planned("damage", restored(job), 4)
+        faults[f"older copy of {job}'s checkpoint"] = Planned(
+            "damage", restored(f"checkpoints/{job}", spark), 4
+        )
     for spoil in _SPOILS:
-        state = damaged(newest("checkpoints/resolve/spark/state/0/[0-9]"), spoil)
-        faults[f"{spoil.__name__} the last change of state"] = Planned("damage", state, 2)
+        faults[f"{spoil.__name__} the last change of state"] = Planned(
+            "damage", damaged(state, spoil), 2
+        )
         log = damaged(newest("tables/*/_delta_log"), spoil)
         faults[f"{spoil.__name__} the last of a Delta log"] = Planned("damage", log, 2)
     for name, file in (("identity", "identity"), ("settings", "settings/0")):
@@ -80,8 +84,8 @@ def _damages() -> dict[str, Planned]:
         ("a table's log", "tables/*/_delta_log/*"),
     ):
         fault = damaged(files(pattern), *_SPOILS)
-        faults[f"spoil any file of {name}"] = Planned("damage", fault, 10)
-    faults["spoil any file of a table's rows"] = Planned("damage", unreadable_rows(*_SPOILS), 10)
+        faults[f"spoil any file of {name}"] = Planned("damage", fault, 6)
+    faults["spoil any file of a table's rows"] = Planned("damage", unreadable_rows(*_SPOILS), 6)
     return faults
 
 
@@ -104,11 +108,11 @@ FAULTS: dict[str, Planned] = {
     "zombie": Planned("zombies", rivals.zombie, 20),
     "zombie past killed broker": Planned("zombies", rivals.zombie_past_killed_broker, 10),
     "another home": Planned("homes", rivals.another_home, 10),
-    "other settings": Planned("homes", surroundings.change_settings, 20),
-    "step clock": Planned("clock", surroundings.step_clock, 20),
+    "other settings": Planned("homes", surroundings.change_settings, 10),
+    "step clock": Planned("clock", surroundings.step_clock, 10),
     "full disk": Planned("disk", surroundings.fill_disk, 10),
     **_damages(),
-    "kill workers": Planned("workers", kills.kill_workers, 20),
+    "kill workers": Planned("workers", kills.kill_workers, 10),
 }
 
 

@@ -24,7 +24,7 @@ def summary(results: Results) -> str:
     faults = dict.fromkeys(result.fault for result in rounds)
     rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
     audits = results.audits()
-    held = sum(one.exit_code == 0 for one in audits)
+    held = sum(map(results.is_clean, audits))
     last = {one.world: one for one in rounds}
     # One that has failed is audited by another name.
     worlds = results.audited | {one.world for one in last.values() if not one.error}

@@ -79,7 +79,13 @@ class Results:
         return self._lines()[0]
 
     def rounds(self) -> list[Result]:
-        return [Result(**line) for line in self._lines()[1:] if "number" in line]
+        """Return them in the order in which they were played, each as it was played last."""
+        played: dict[int, Result] = {}
+        for line in self._lines()[1:]:
+            if "number" in line:
+                played.pop(line["number"], None)
+                played[line["number"]] = Result(**line)
+        return list(played.values())
 
     def audits(self) -> list[Audit]:
         return [Audit(**line) for line in self._lines()[1:] if "audited" in line]
@@ -101,9 +107,14 @@ class Results:
         return (
             len(rounds) == self.planned
             and all(one.holds for one in rounds)
-            and all(one.exit_code == 0 for one in self.audits())
+            and all(self.is_clean(one) for one in self.audits())
             and {one.world for one in rounds} <= self.audited
         )
+
+    def is_clean(self, audit: Audit) -> bool:
+        """Whether all invariants hold, in a world that has what each of its rounds added to it."""
+        played = sum(one.transactions for one in self.rounds() if one.world == audit.audited)
+        return audit.exit_code == 0 and audit.transactions >= played
 
     def add(self, entry: Result | Audit) -> None:
         self._append(asdict(entry))

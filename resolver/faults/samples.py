@@ -32,6 +32,7 @@ _FLAT = re.compile(
     r"|first/(checkpoints|spark): files|batch: s"
 )
 _MAY_GROW = 1.15
+_HEAP = "the resolver, java: heap MiB"
 #: What the resolver's JVM must be started with, so that the heap in use is told, and often.
 JVM_SETTINGS = {
     "spark.driver.memory": "640m",
@@ -78,12 +79,14 @@ class Samples:
         )
 
     def grown(self) -> list[str]:
-        """Return the figures that should be flat in the end, and are not."""
+        """Return the figures that should be flat in the end, and are not or were never told."""
+        thirds = self._thirds()
+        untold = [f"{_HEAP}: no full collection in a third of the time"]
         return [
             f"{name}: {second:,.2f}, then {last:,.2f}"
-            for name, (_, second, last) in self._thirds().items()
-            if _FLAT.search(name) and last > _MAY_GROW * second > 0
-        ]
+            for name, (_, second, last) in thirds.items()
+            if _FLAT.search(name) and last > _MAY_GROW * second
+        ] + (untold if 0.0 in thirds.get(_HEAP, (0.0,)) else [])
 
     def _thirds(self) -> dict[str, tuple[float, float, float]]:
         lines = [json.loads(line) for line in self._path.read_text().splitlines()]
@@ -113,7 +116,7 @@ def _program(member: psutil.Process) -> str:
 def _heap(log: Path) -> dict[str, float]:
     """Return what was in use after the last full collection; nothing before the first."""
     found = _FULL_COLLECTION.findall(_end_of(log)) if log.exists() else []
-    return {"the resolver, java: heap MiB": float(found[-1])} if found else {}
+    return {_HEAP: float(found[-1])} if found else {}
 
 
 def _files(folder: Path) -> tuple[int, float]:

@@ -19,7 +19,7 @@ from ..home import Home
 from ..kafka import admin_client
 from ..protocol import Names
 from ..settings import Settings
-from ..topic_admin import await_topics
+from ..topic_admin import await_topics, existing_topics
 from ..topics import ensure_topics
 from .clock import clock_environment
 from .disk import SmallDisk
@@ -54,10 +54,9 @@ WHOLE_SECONDS = 60.0
 _RESTARTS = 5
 #: How often its start may be refused, each time with another thing to do.
 _REFUSALS = 3
-#: How often it is started to land what its regular end has left.
-_LANDINGS = 5
 #: In the log of a resolver that has left something to land: a job by itself lands nothing.
 _NOT_LANDED = "(not all has landed|^resolving: )"
+_LAND = ("pipelines.land", "--available-now")
 
 
 @dataclass(frozen=True)
@@ -261,13 +260,17 @@ class World:
         self.settle(set(self.judge.open))
         is_left = self.stop("resolver").said(_NOT_LANDED)
         self._read_to_end()
-        for _ in range(_LANDINGS):
-            if not is_left:
-                return
-            self.start_heeding()
-            is_left = self.stop("resolver").said(_NOT_LANDED)
         if is_left:
-            raise FaultError("it does not land what it has resolved")
+            self._land()
+
+    def _land(self) -> None:
+        """Let land have all that is stored, as its job by itself does."""
+        home = Home(self.resolver_home)
+        folders = ["--tables", str(home.tables), "--checkpoint", str(home.land_checkpoint)]
+        land = self._start("land", "land", [*_LAND, *folders, *self.sets])
+        self.until(lambda: land.ended, "land does not end")
+        if land.exit_status != 0:
+            raise FaultError(f"land ended with {land.exit_status}: {land.last_words}")
 
     def _read_to_end(self) -> None:
         """Read all that is there, by a new reader: one says only once where a partition ends."""
@@ -300,8 +303,8 @@ class World:
     def _make_topics(self) -> None:
         admin = admin_client(self.settings)
         ensure_topics(admin, self.settings, [GROUP])
-        known = admin.list_topics(timeout=30).topics
-        missing = [topic for topic in (*TOPICS, SMALL) if topic not in known]
+        existing = existing_topics(admin)
+        missing = [topic for topic in (*TOPICS, SMALL) if topic not in existing]
         if missing:
             small = {"max.message.bytes": str(SMALL_BYTES)}
             new = [
@@ -350,7 +353,8 @@ class World:
         self._started = [one for one in self._started if one.members()]
         log = self._logs / f"{self._count:04}-{name}.log"
         environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
-        prefix = self.disk.prefix if self.disk is not None and name == "resolver" else ()
+        is_on_disk = name in ("resolver", "land")
+        prefix = self.disk.prefix if self.disk is not None and is_on_disk else ()
         process = Victim(
             title, arguments, self.home, log, environment, self._lock, _STOP_SECONDS, prefix
         )

@@ -41,6 +41,10 @@ class Half(NamedTuple):
     topic: str
 
     @property
+    def real_qid(self) -> int | None:
+        return next((int(value or b"") for name, value in self.headers if name == "REAL_QID"), None)
+
+    @property
     def user_headers(self) -> Headers:
         return [header for header in self.headers if header[0] not in _OURS]
 

@@ -20,6 +20,7 @@ class End(NamedTuple):
 
     half: Half
     state: str
+    op_offset: int
 
 
 class Ledger:
@@ -49,7 +50,7 @@ class Ledger:
         for position, fate in enumerate(op.fates):
             if fate == ENDS:
                 at = f"{queue}:{next(halves)}"
-                self.ends[at] = End(self._half_at.pop(at), op.state)
+                self.ends[at] = End(self._half_at.pop(at), op.state, offset)
             elif fate == DUPLICATE:
                 self.duplicates += 1
             elif fate != NOTHING:

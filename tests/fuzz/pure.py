@@ -137,6 +137,9 @@ class Queue:
             else:
                 self._state[key] = value
         self._duplicates += decided.duplicates
+        assert not decided.checks  # nothing is due
+        offsets = [ended.op_offset or 0 for ended in decided.ended]
+        assert offsets == sorted(offsets)
         for ended in decided.ended:
             self._take(ended)
         for one in decided.refused:
@@ -147,10 +150,13 @@ class Queue:
     def _take(self, ended: Ended) -> None:
         at = ended.at.half_offset
         self._ended.append(at)
-        half, state = self._ledger.ends[at]
+        half, state, op_offset = self._ledger.ends[at]
         assert _STATES[ended.outcome.value] == state, at
+        assert ended.op_offset == op_offset, at
         found = ended.at.half
         assert (found.key, found.body, found.headers) == (half.key, half.value, half.user_headers)
+        assert found[:3] == (half.transaction_id, half.group, half.topic), at
+        assert found.real_qid == half.real_qid, at
 
 
 def some_half(random: Random, topic: str = "orders", partitions: int = 3) -> Half:

@@ -118,10 +118,15 @@ class System:
                 continue
             expected.remove(at)
             half = self._ledger.ends[at].half
-            theirs = headers_of(message)[:-3]
+            theirs, ours = headers_of(message)[:-3], dict(headers_of(message)[-3:])
             found = (message.key(), message.value(), theirs)
             if found != (half.key, half.value, half.user_headers):
                 yield f"not delivered bit for bit: {at}"
+            names = {"UNIQ_KEY": half.transaction_id, "PGROUP": half.group, "HALF_OFFSET": at}
+            if ours != {name: value.encode() for name, value in names.items()}:
+                yield f"delivered as another's: {at}: {ours}"
+            if half.real_qid not in (None, message.partition()):
+                yield f"not delivered where it belongs: {at}: {message.partition()}"
         yield from (f"not delivered: {at}" for at in expected)
 
     def _is_delivered(self, end: End) -> bool:

@@ -142,6 +142,23 @@ def test_after_a_failure_in_the_last_round_there_is_no_other_world(
     assert worlds(tmp_path) == [WORLD]
 
 
+def test_rounds_of_a_world_that_is_gone_before_its_audit_are_played_again(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.rounds = [None, Interrupted()]
+    with pytest.raises(Interrupted):
+        run(tmp_path, results)
+    assert [one.number for one in results.rounds()] == [0]
+    (tmp_path / WORLD).rmdir()
+    told.rounds = [FaultError("it hangs now")]
+    run(tmp_path, results)
+    assert [(one.number, one.error) for one in results.rounds()] == [
+        (0, "it hangs now"),
+        (1, ""),
+        (2, ""),
+    ]
+
+
 def test_a_world_is_gone_on_with_in_the_home_and_by_the_settings_that_it_had(
     tmp_path: Path,
 ) -> None:

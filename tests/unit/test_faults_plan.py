@@ -79,10 +79,27 @@ def test_without_an_audit_of_each_world_nothing_holds(tmp_path: Path) -> None:
     results.begin({"seed": 7, "counts": {"kill resolver": 2}})
     results.add(RESULT)
     results.add(replace(RESULT, number=4, world="kills-2"))
-    results.add(Audit("kills-1", 0, ""))
+    results.add(Audit("kills-1", 0, "", 400))
     assert not results.hold and "without a violation: 1 of 2," in summary(results)
-    results.add(Audit("kills-2", 0, ""))
+    results.add(Audit("kills-2", 0, "", 400))
     assert results.hold and "without a violation: 2 of 2," in summary(results)
+
+
+def test_an_audit_of_less_than_the_rounds_did_is_none(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 1}})
+    results.add(RESULT)
+    results.add(Audit("kills-1", 0, "", RESULT.transactions - 1))
+    assert not results.hold and "without a violation: 0 of 1," in summary(results)
+
+
+def test_a_round_that_is_played_again_counts_once(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results.jsonl")
+    results.begin({"seed": 7, "counts": {"kill resolver": 2}})
+    others = [replace(RESULT, number=4), replace(RESULT, transactions=50)]
+    for one in (RESULT, *others):
+        results.add(one)
+    assert results.rounds() == others
 
 
 def test_the_report_tells_rounds_that_failed_and_takes_no_recovery_for_a_quick_one(

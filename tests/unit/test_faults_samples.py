@@ -10,6 +10,7 @@ import pytest
 from resolver.faults.samples import Samples
 
 SECOND, MORE = 100, 120
+HEAP = {"the resolver, java: heap MiB": 200}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,25 @@ SECOND, MORE = 100, 120
 def test_what_grows_is_named_unless_it_keeps_all(
     tmp_path: Path, name: str, must_be_flat: bool
 ) -> None:
-    file = tmp_path / "samples.jsonl"
-    lines = [{"at": at, name: value} for at, value in enumerate((10, SECOND, MORE))]
+    lines = [{"at": at, **HEAP, name: value} for at, value in enumerate((10, SECOND, MORE))]
+    assert bool(written(tmp_path, lines).grown()) == must_be_flat
+
+
+def test_what_grows_from_nothing_is_named(tmp_path: Path) -> None:
+    lines = [{"at": at, **HEAP, "first/spark: files": at // 2} for at in range(3)]
+    assert written(tmp_path, lines).grown() == ["first/spark: files: 0.00, then 1.00"]
+
+
+def test_without_the_heap_in_each_third_nothing_is_flat(tmp_path: Path) -> None:
+    assert written(tmp_path, [{"at": at, **HEAP} for at in range(3)]).grown() == []
+    for lines in (
+        [{"at": 0}, {"at": 1, **HEAP}, {"at": 2, **HEAP}],
+        [{"at": at} for at in range(3)],
+    ):
+        assert "no full collection" in written(tmp_path, lines).grown()[-1]
+
+
+def written(folder: Path, lines: list[dict[str, int]]) -> Samples:
+    file = folder / "samples.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert bool(Samples(file).grown()) == must_be_flat
+    return Samples(file)
