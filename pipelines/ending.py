@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import psutil
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -20,7 +22,8 @@ def end_spark() -> None:
     # Asked now: workers that outlive the JVM have no parent that would lead to them.
     processes = _with_children(gateway.proc.pid)
     if gateway.proc.poll() is None:
-        _stop_session()
+        with suppress(Py4JError, ConnectionError):  # one that was killed may not be gone yet
+            _stop_session()
     _close(gateway)
     _, left = psutil.wait_procs(processes, timeout=_END_SECONDS)
     for process in left:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipelines.land_checkpoint import planned
 from pipelines.land_failure import land_failure, start_failure
-from pipelines.land_start import starting_offsets
+from pipelines.land_start import met_others, starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
 from pipelines.session import spark_session, sql_options
 from resolver.errors import DamagedTable, ResolverError, TxResolverError
@@ -44,6 +44,8 @@ from resolver.tables.delta import (
 
 logger = logging.getLogger(__name__)
 
+#: How often it is started, where each time a topic is made meanwhile.
+_STARTS = 5
 #: Rows of one file at most, roughly: a batch is cut into so many files as it needs.
 _ROWS_PER_FILE = 125_000
 #: In how many tasks files are listed: Spark's default is ten thousand.
@@ -63,10 +65,15 @@ def land_query(
     Raises `ResolverError` where the checkpoint does not fit what the tables hold.
     """
     with _told_at_start(spark, tables, checkpoint):
-        missing = missing_tables(spark, tables)
-        starting = starting_offsets(spark, settings, tables, checkpoint, missing)
-        create_tables(spark, tables, missing)
-        return _query(spark, settings, tables, checkpoint, starting, available_now)
+        for _ in range(_STARTS):
+            missing = missing_tables(spark, tables)
+            starting = starting_offsets(spark, settings, tables, checkpoint, missing)
+            create_tables(spark, tables, missing)
+            query = _query(spark, settings, tables, checkpoint, starting, available_now)
+            if starting == "earliest" or not met_others(spark, query, checkpoint):
+                break
+            logger.info("a topic was made while land started: it starts again")
+        return query
 
 
 def land_rest(

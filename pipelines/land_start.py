@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.land_checkpoint import Offsets, Planned, planned
 from resolver.checkpoint_files import CheckpointFiles
@@ -20,6 +22,10 @@ from resolver.tables.delta import Landed, landed_offsets, table_path, writers
 from resolver.topic_admin import identify_topics, matching_topics
 
 _EARLIEST = -2  # Spark's word for it in JSON
+#: What Spark says where it finds other partitions than `startingOffsets` names.
+_OTHERS = "you must specify all TopicPartitions"
+_BEGIN_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
 #: The folder of a checkpoint with the ids of topics: the last file has them all.
 _TOPICS = "topics"
 
@@ -52,6 +58,17 @@ def starting_offsets(
     oldest = _oldest(settings)
     landed = landed_offsets(spark, folder, there, oldest)
     return json.dumps(_behind(landed, oldest)) if landed else "earliest"
+
+
+def met_others(spark: SparkSession, query: StreamingQuery, checkpoint: Path | str) -> bool:
+    """Whether a query ended where it should begin, as a topic was made while it started.
+
+    Waits until it has kept where it begins; that may not come while Kafka does not answer.
+    """
+    until = time.monotonic() + _BEGIN_SECONDS
+    while query.isActive and planned(spark, checkpoint) is None and time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+    return _OTHERS in str(query.exception())
 
 
 def _refuse_lost(

@@ -75,7 +75,9 @@ class Resolve:
         names = Names(self._settings.topic_prefix)
         ids = identify_topics(admin_client(self._settings), [names.half, names.op])
         self._checkpoint.keep_topics(ids, self._settings.queues)
-        self._delivery.start(self._checkpoint.is_new(), rebuild)
+        # One that was begun starts from the outcomes of then: not after another resolver's.
+        is_begun = self._checkpoint.rebuild_ends() is not None
+        self._delivery.start(self._checkpoint.is_new(), rebuild and not is_begun)
         self._clock.start()
         self._rebuilding = self._checkpoint.is_rebuild() and self._checkpoint.is_new()
         self._query = self._start_query(self._outcomes() if self._rebuilding else None)

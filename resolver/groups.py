@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from .errors import SettingsError
@@ -20,3 +22,21 @@ def check_group(group: Any, prefix: str) -> None:
             f"group is {group!r}; names under the prefix {prefix!r} are the protocol's own, choose "
             "another"
         )
+
+
+def check_apart(groups: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise `SettingsError` if one of `groups` and another one can't both have a check topic.
+
+    Kafka has no two topics whose names differ only in `.` and `_`: their metrics would have one
+    name.
+    """
+    wanted, alike = sorted(groups), defaultdict(set)
+    for name in (*wanted, *others):
+        alike[name.replace("_", ".")].add(name)
+    for group in wanted:
+        for other in sorted(alike[group.replace("_", ".")] - {group}):
+            raise SettingsError(
+                f"groups {group!r} and {other!r} differ only in . and _, and Kafka takes the check "
+                "topic of one of them alone; rename one, or delete the check topic of the one that "
+                "is nobody's"
+            )

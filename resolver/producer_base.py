@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
@@ -126,7 +127,8 @@ class ProducerBase:
             )
 
     def _deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self._timeout if timeout is None else timeout)
+        seconds = self._timeout if timeout is None else timeout
+        return time.monotonic() + min(seconds, threading.TIMEOUT_MAX)
 
     def _sending(self, messages: Iterable[Message], on_answered: Callable[[], object]) -> Sending:
         """Make halves of messages; `MessageRefused` for one of them stores none."""

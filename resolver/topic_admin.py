@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -88,12 +88,18 @@ def _advice(error: KafkaError) -> str:
     return f"{error.str()}; {remedies.get(error.code(), 'see the log of the broker')}"
 
 
-def await_topics(admin: AdminClient, names: Sequence[str]) -> dict[str, Found]:
-    """Wait until the metadata show the topics: making one returns before every broker knows."""
+def await_topics(
+    admin: AdminClient, names: Sequence[str], unled: Collection[str] = ()
+) -> dict[str, Found]:
+    """Wait until the metadata show the topics: making one returns before every broker knows.
+
+    With a leader for each partition, but for topics that may be `unled`.
+    """
 
     def look() -> dict[str, Found] | None:
         existing = existing_topics(admin)
-        complete = all(name in existing and existing[name].led for name in names)
+        led = {name for name, found in existing.items() if found.led or name in unled}
+        complete = led.issuperset(names)
         return {name: existing[name] for name in names} if complete else None
 
     return await_seen(look, f"topics {', '.join(names)} did not appear")

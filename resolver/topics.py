@@ -6,6 +6,7 @@ others are left as they are.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +14,7 @@ from typing import Literal
 from confluent_kafka.admin import AdminClient
 
 from .errors import TopicSettingsError
-from .groups import check_group
+from .groups import check_apart, check_group
 from .kafka import admin_client
 from .protocol.names import Names
 from .settings import Settings
@@ -21,6 +22,8 @@ from .topic_admin import Found, await_topics, create_topics, describe_topics, ex
 from .topic_specs import TopicSpec, broken, output_topics, queue_topics
 
 __all__ = ["Topic", "ensure_topics"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,9 @@ def ensure_topics(
 ) -> list[Topic]:
     """Make the missing topics and verify the others, check topics that are there included.
 
-    Returns when the cluster's metadata show all of them. Raises `TopicSettingsError`, before
-    anything was made where an existing half or op topic is at fault; with `create=False` also
-    for a missing topic.
+    Returns when the cluster's metadata show all of them, with leaders; a check topic that was there
+    and lacks one is warned of. Raises `TopicSettingsError`, before anything was made where an
+    existing half or op topic is at fault; with `create=False` also for a missing topic.
     """
     names = Names(settings.topic_prefix)
     existing = existing_topics(admin)
@@ -49,7 +52,8 @@ def ensure_topics(
     asked = set(groups)
     for group in asked:
         check_group(group, names.prefix)
-    met = [name[len(names.check("")) :] for name in existing if name.startswith(names.check(""))]
+    met = [of for name in existing if (of := names.checked_group(name)) is not None]
+    check_apart(asked, [*met, *settings.groups])
     ensure = _Ensure(admin, settings, create, existing)
     queues = queue_topics(settings)
     done = ensure(queues)
@@ -68,13 +72,16 @@ class _Ensure:
         self._settings = settings
         self._create = create
         self._existing = existing
+        names = Names(settings.topic_prefix)
+        #: What is wrong with one of these is its group's matter, and shall stop no other.
+        self._may_be_unled = {name for name in existing if names.checked_group(name) is not None}
         self.found: dict[str, Found] = {}
         self.configs: dict[str, dict[str, str]] = {}
 
     def __call__(self, specs: Sequence[TopicSpec]) -> list[Topic]:
         made = self._make([spec for spec in specs if spec.name not in self._existing])
         names = [spec.name for spec in specs]
-        self.found |= await_topics(self._admin, names)
+        self.found |= await_topics(self._admin, names, self._may_be_unled)
         self.configs |= describe_topics(self._admin, names)
         return [self._verified(spec, spec.name in made) for spec in specs]
 
@@ -101,12 +108,16 @@ class _Ensure:
             "created" if made else "verified",
             found.partitions,
             found.replicas,
-            self._note(found),
+            self._note(spec.name, found),
         )
 
-    def _note(self, found: Found) -> str:
+    def _note(self, name: str, found: Found) -> str:
         wanted = self._settings.replication_factor
-        return f"replication_factor is set to {wanted}" if found.replicas < wanted else ""
+        few = f"replication_factor is set to {wanted}" if found.replicas < wanted else ""
+        unled = "" if found.led else "a partition has no leader"
+        if unled:
+            logger.warning("topic %s: %s; a check that goes there waits for one", name, unled)
+        return "; ".join(filter(None, (few, unled)))
 
 
 def verify_queues(settings: Settings) -> None:

@@ -86,11 +86,13 @@ class Agent:
 
     def wait_ready(self, timeout: float | None = None) -> bool:
         """Wait until the group has given this member its partitions (maybe none)."""
+        self._see_started()
         self._ready.wait(timeout)
         return self._ready.is_set() and not self._ended.is_set()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end, return whether it came; raises `AgentHung`, or what else ended it."""
+        self._see_started()
         ended = self._ended.wait(timeout)
         if self.failure is not None:
             raise self.failure
@@ -101,6 +103,13 @@ class Agent:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
+
+    def _see_started(self) -> None:
+        if self._thread.ident is None:
+            raise TxResolverError(
+                f"the agent of group {self.group!r} was not started; call start(), or use it in a "
+                "with block"
+            )
 
     def _run(self) -> None:
         try:

@@ -46,3 +46,5 @@ def log_to_terminal(level: int) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     for name in ("resolver", "pipelines"):
         logging.getLogger(name).setLevel(level)
+    # What fails in a batch, or is cut short by a stop, Spark passes on; what its end means we say.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -102,7 +102,7 @@ class Delivery:
                 found = self._group.read()
             except KafkaException:
                 return False
-            return found is None or found.instance != self._marker.instance
+            return found is not None and found.instance != self._marker.instance
 
     def give_up(self) -> None:
         """Retry no more: what is not written yet is written after the next start."""
@@ -132,17 +132,20 @@ class Delivery:
             return
         elif found is None:
             if not is_new or self._group.has_records(self._names.resolution):
-                raise MarkerMismatch(
-                    f"{self._names.prefix}* has outcomes, and the marker of what was delivered is "
-                    "gone (Kafka forgets it after offsets.retention.minutes without a resolver): "
-                    "messages may be delivered once more. Start with --rebuild"
-                )
+                raise self._marker_gone()
         else:
             raise MarkerMismatch(
                 f"{self._names.prefix}* was delivered up to {found}, and this is checkpoint "
                 f"{mine.checkpoint}: everything would be delivered once more. Start where that "
-                "checkpoint is, or, if it is lost, with --rebuild"
+                "checkpoint is, or, if it is lost, with --rebuild, on a new one"
             )
+
+    def _marker_gone(self) -> MarkerMismatch:
+        return MarkerMismatch(
+            f"{self._names.prefix}* has outcomes, and the marker of what was delivered is gone "
+            "(Kafka forgets it after offsets.retention.minutes without a resolver): messages may "
+            "be delivered once more. Start with --rebuild, on a new checkpoint"
+        )
 
     def _is_delivered(self, batch: int, digest: str) -> bool:
         marked = self._marker
@@ -186,10 +189,12 @@ class Delivery:
         """Make a new producer, which ends what the last one left open, and read the marker."""
         producer = self._producer = TransactionalProducer(self._settings, self._group)
         found = self._group.read()
-        if found is None or found.instance != self._marker.instance:
-            self._drop()
-            raise Replaced(f"another resolver took over {self._names.prefix}*: {found}")
-        return producer, found
+        if found is not None and found.instance == self._marker.instance:
+            return producer, found
+        self._drop()
+        if found is None:
+            raise self._marker_gone()
+        raise Replaced(f"another resolver took over {self._names.prefix}*: {found}")
 
     def _drop(self) -> None:
         if self._producer is not None:
@@ -199,7 +204,10 @@ class Delivery:
     def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
         said = f"batch {marker.batch} is not written yet: {error}"
         if time.monotonic() > give_up_at or self._closing.is_set():
-            raise DeliveryError(f"{said}; it is written after the next start") from error
+            raise DeliveryError(
+                f"{said}; it is written after the next start. Where Kafka only is too slow for it, "
+                "give it more time, kafka_transaction_timeout_ms"
+            ) from error
         logger.warning("%s; trying again", said)
         self._closing.wait(_PAUSE_SECONDS)
 
@@ -208,18 +216,24 @@ class Delivery:
 
         Where that fails, only this group's checks are left out, and tried again with the next.
         """
-        prefix = self._names.check("")
         topics = {decision.message.topic for decision in decisions if decision.message}
-        checks = {topic for topic in topics if topic.startswith(prefix)}
-        if not checks or not self._settings.create_check_topics:
+        checked = {topic: self._names.checked_group(topic) for topic in topics}
+        groups = {topic: group for topic, group in checked.items() if group is not None}
+        if not groups or not self._settings.create_check_topics:
             return
-        for topic in sorted(self._undeliverable.missing(checks)):
-            group = topic[len(prefix) :]
+        for topic in sorted(self._undeliverable.missing(set(groups))):
+            group = groups[topic]
             logger.info("making the check topic of group %s", group)
             try:
                 ensure_topics(admin_client(self._settings), self._settings, [group])
             except (TxResolverError, KafkaException, FutureTimeout) as error:
-                logger.warning("the check topic of group %s can't be made: %s", group, error)
+                logger.warning(
+                    "the check topic of group %s can't be made: %s. Until it is there its checks "
+                    "are left out, and halves that nobody ended are discarded after %d hours",
+                    group,
+                    error,
+                    self._settings.file_reserved_hours,
+                )
         self._undeliverable.look_again()
 
 

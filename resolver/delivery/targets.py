@@ -91,7 +91,9 @@ def _target(found: Any, config: dict[str, Any] | None) -> Target:
     allowed = found.authorized_operations
     return Target(
         partitions=len(found.partitions),
-        writable=not allowed or AclOperation.WRITE in allowed or AclOperation.ALL in allowed,
+        # Kafka says of its own topics that they may be written, and refuses them, namelessly.
+        writable=not found.is_internal
+        and (not allowed or AclOperation.WRITE in allowed or AclOperation.ALL in allowed),
         compacted=config is not None and "compact" in config["cleanup.policy"].value,
         max_bytes=int(config["max.message.bytes"].value) if config else None,
         oldest_ms=_oldest(config) if config else None,

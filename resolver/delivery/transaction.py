@@ -23,6 +23,7 @@ from .targets import batch_bytes
 logger = logging.getLogger(__name__)
 
 _INIT_SECONDS = 60.0
+#: Without a further record acknowledged.
 _FLUSH_SECONDS = 120.0
 _OFFSETS_SECONDS = 10.0
 _COMMIT_SECONDS = 120.0
@@ -182,11 +183,16 @@ class TransactionalProducer:
         _in_time(lambda: send_offsets(positions, metadata, _OFFSETS_SECONDS), _OFFSETS_SECONDS)
 
     def _flush(self) -> None:
-        """Wait until each record is acknowledged; `commit` alone would pass over local refusals."""
-        give_up_at = time.monotonic() + _FLUSH_SECONDS
+        """Wait until each record is acknowledged, as long as more and more of them are.
+
+        `commit` alone would pass over local refusals.
+        """
+        least, give_up_at = None, 0.0
         while left := self._serve(self._producer.flush, _POLL_SECONDS):
             # Once one was refused, those behind it are not sent at all.
             self._raise_failures()
+            if least is None or left < least:
+                least, give_up_at = left, time.monotonic() + _FLUSH_SECONDS
             if time.monotonic() > give_up_at:
                 said = f"{left} records were not sent, to {', '.join(self._not_sent())}"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))

@@ -36,7 +36,8 @@ class _Learned:
     """Refusals: of topics, of sizes from so many bytes on, of timestamps from one on, of messages.
 
     Of the topics in `groups` it is not known yet which message is at fault: so many bytes are sent
-    at a time, and alone what is in `suspects`, which was refused together.
+    at a time, and alone what is in `suspects`, which was refused together. Why checks are left out
+    was `warned` of.
     """
 
     since: float
@@ -46,6 +47,7 @@ class _Learned:
     messages: dict[Message, str] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, set[Message]] = field(default_factory=dict)
+    warned: set[str] = field(default_factory=set)
 
 
 class Undeliverable:
@@ -219,7 +221,10 @@ class Undeliverable:
     def _output_error(self, topic: str, target: Target | None) -> str | None:
         """Return why one of our own topics can't be written to."""
         if target is None:
-            return f"topic {topic} does not exist; make it with `txresolver topics create`"
+            make = "txresolver topics create"
+            if (group := self._names.checked_group(topic)) is not None:
+                make += f" --group {group}"
+            return f"topic {topic} does not exist; make it with `{make}`"
         if not target.writable:
             return f"no permission to write to topic {topic}; grant it to the resolver"
         return self._learned.topics.get(topic)
@@ -227,7 +232,9 @@ class Undeliverable:
     def _leave_out(self, message: Message, error: str) -> None:
         if not self._is_check(message.topic):
             raise DeliveryError(f"can't write: {error}")
-        logger.warning("a check is not sent: %s", error)
+        if error not in self._learned.warned:
+            self._learned.warned.add(error)
+            logger.warning("checks are not sent: %s", error)
 
     def _is_ahead(self, topic: str) -> bool:
         """Whether a timestamp can only be refused for being ahead of the broker's clock.
@@ -241,7 +248,7 @@ class Undeliverable:
         return target.oldest_ms is None
 
     def _is_check(self, topic: str) -> bool:
-        return topic.startswith(self._names.check(""))
+        return self._names.checked_group(topic) is not None
 
     def _is_ours(self, topic: str) -> bool:
         return topic.startswith(self._names.prefix)

@@ -111,3 +111,8 @@ class Names:
     def check(self, group: str) -> str:
         """Return the topic of a group's check requests."""
         return f"{self.prefix}check.{group}"
+
+    def checked_group(self, topic: str) -> str | None:
+        """Return whose check topic this is; None where it is none."""
+        check = self.check("")
+        return topic.removeprefix(check) if topic.startswith(check) else None

@@ -38,12 +38,12 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     """Parse what `--set` was given; raises `SettingsError` without quoting a value."""
     parsed: dict[str, str] = {}
     for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.strip():
-            # After a name anything may be a secret whose = was forgotten or is another sign.
-            told = re.split(r"[\s:]", name.strip())[0]
-            raise SettingsError(f"--set needs name=value, such as --set queues=4 (got {told!r})")
-        parsed[name.strip()] = value
+        left, equals, value = assignment.partition("=")
+        # Behind a name may be a secret whose = was forgotten or is another sign; it may end in =.
+        name, *more = re.split(r"[\s:]", left.strip(), maxsplit=1)
+        if not equals or not name or more:
+            raise SettingsError(f"--set needs name=value, such as --set queues=4 (got {name!r})")
+        parsed[name] = value
     return parsed
 
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from .definition import Definition, definitions, toml_value
+from .layers import NO_SETTINGS
 from .options import kafka_refused, spark_refused
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +102,15 @@ Those of [kafka], and `kafka.*` of [spark], reach the clients within their proce
 `spark-defaults.conf`, readable by the job alone.
 """
 
+_DOCS_NO_SETTINGS = """\
+## Variables that are no settings
+
+Read from the environment alone:
+
+| variable | meaning |
+| --- | --- |
+"""
+
 _CONFIG_HEAD = """\
 # Settings of the resolver, with their defaults; the table is in docs/settings.md.
 # TXRESOLVER_ variables win over this file, and --set name=value over both.
@@ -134,7 +144,7 @@ def docs() -> str:
     parts += [f"## {section}\n\n{_table(known)}" for section, known in _sections()]
     parts += [_DOCS_OPTIONS + "\n" + _refused(kafka_refused())]
     parts += [_DOCS_SPARK + "\n" + _refused(spark_refused())]
-    parts += [_DOCS_GROUPS, _DOCS_SECRETS]
+    parts += [_DOCS_GROUPS, _DOCS_SECRETS, _DOCS_NO_SETTINGS + _variables()]
     return "\n".join(parts)
 
 
@@ -167,6 +177,11 @@ def _table(known: list[Definition]) -> str:
 def _refused(reasons: dict[str, str]) -> str:
     rows = [f"| `{name}` | {reason} |" for name, reason in reasons.items()]
     return "\n".join(["| option | why |", "| --- | --- |", *rows]) + "\n"
+
+
+def _variables() -> str:
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in NO_SETTINGS.items()]
+    return "\n".join(rows) + "\n"
 
 
 def _entry(one: Definition) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SettingsError
+from ..groups import check_apart
 from ..patterns import ANY, legal_pattern
 from ..protocol.names import legal_group
 
@@ -56,7 +57,10 @@ def read_group(name: str, section: Any, path: Path) -> Group:
 
 
 def check_groups(groups: Mapping[str, Group], prefix: str) -> None:
-    """Raise `SettingsError` for a name, pattern or principal that can't be one."""
+    """Raise `SettingsError` for a name, pattern or principal that can't be one.
+
+    And for names of which one keeps out the other's check topic.
+    """
     for name, group in groups.items():
         if name != ANY and not legal_group(name):
             raise SettingsError(
@@ -75,6 +79,7 @@ def check_groups(groups: Mapping[str, Group], prefix: str) -> None:
                     "begin followed by *, such as 'orders.*'"
                 )
         _check_principal(name, group.principal)
+    check_apart(groups)
 
 
 def limits(groups: Mapping[str, Group]) -> dict[str, list[str]]:

@@ -24,8 +24,13 @@ Layer = dict[str, tuple[Any, str]]
 
 TABLES = ("kafka", "spark")
 PREFIX = "TXRESOLVER_"
-#: Variables with the prefix that resolver/broker reads: they are of the machine, not settings.
-NO_SETTINGS = frozenset({"TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP"})
+#: Variables with the prefix that are no settings, and what they are.
+NO_SETTINGS = {
+    "TXRESOLVER_JAR_CACHE": "Where the jars of Kafka and of Spark's connectors are kept, instead "
+    "of `txresolver/jars` in `$XDG_CACHE_HOME` (`~/.cache`).",
+    "TXRESOLVER_BROKER_HEAP": "Options of the embedded broker's JVM, instead of `-Xms256m -Xmx1g`.",
+    "TXRESOLVER_HOME": "The home that the notebook shows, instead of `.txresolver/demo`.",
+}
 
 
 def from_file(path: Path, definitions: Definitions) -> Layer:

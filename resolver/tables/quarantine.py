@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from ..protocol import names as n
 from .half import MESSAGE_FIELDS
-from .op import body_offsets, body_text, body_transaction_ids, with_body
+from .op import OP, body_offsets, body_text, body_transaction_ids, with_body
 from .reading import header_last, headers, whole, whole_int
 from .table import Field, Table
 
@@ -28,6 +28,10 @@ def _with_marks(records: DataFrame) -> DataFrame:
 
 def _mark(name: str) -> Column:
     return header_last(name, F.col("marks"))
+
+
+def _refused_topic() -> Column:
+    return F.split_part(_mark(n.SOURCE), F.lit(":"), F.lit(1))
 
 
 def _refused_place(position: int) -> Column:
@@ -49,7 +53,12 @@ def _readable(field: Field) -> Field:
     other = others.get(field.name)
     if other is None:
         return field
-    return Field(field.name, field.type, field.comment, lambda: F.coalesce(field.read(), other()))
+
+    def read() -> Column:
+        # The body of a half is the user's, and says nothing of the protocol.
+        return F.when(_refused_topic().endswith(OP.topic), other()).otherwise(field.read())
+
+    return Field(field.name, field.type, field.comment, read)
 
 
 QUARANTINE = Table(
@@ -64,7 +73,7 @@ QUARANTINE = Table(
             "refused_topic",
             "string",
             "Topic of the refused record",
-            lambda: F.split_part(_mark(n.SOURCE), F.lit(":"), F.lit(1)),
+            _refused_topic,
         ),
         Field("queue", "int", "Queue of the refused record", lambda: _refused_place(2)),
         Field("refused_offset", "bigint", "Its offset there", lambda: _refused_place(3)),

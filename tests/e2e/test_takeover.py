@@ -77,17 +77,25 @@ def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
     with resolving("first", **PATIENT):
         world.end(world.send_half())
         world.resolutions(1)
-    cut_short = Resolve(spark, _settings(world), str(tmp_path / "second"))
-    cut_short._start_query = _killed  # type: ignore[method-assign]
-    with pytest.raises(_Killed):
-        cut_short.start(rebuild=True)
-    cut_short.stop(0)
-
+    _cut_short(spark, world, tmp_path / "second")
     with resolving("second", **PATIENT):
         world.end(world.send_half())
         world.resolutions(2)
     assert len(world.committed(2)) == 2
     assert len(world.resolutions(2)) == 2
+
+
+def test_a_rebuild_that_was_cut_short_is_refused_after_another_one_took_over(
+    world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
+) -> None:
+    """It knows nothing of what that one has delivered since."""
+    _cut_short(spark, world, tmp_path / "first")
+    with resolving("second", rebuild=True, **PATIENT):
+        world.end(world.send_half())
+        world.resolutions(1)
+    refused = pytest.raises(MarkerMismatch, match="--rebuild, on a new one")
+    with refused, resolving("first", rebuild=True, **PATIENT):
+        pass
 
 
 def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
@@ -133,6 +141,15 @@ def test_a_checkpoint_goes_on_with_another_number_of_cores(
         for half in pending:
             world.end(half)
         assert len(world.committed(5)) == 5
+
+
+def _cut_short(spark: SparkSession, world: World, checkpoint: Path) -> None:
+    """Begin a rebuild, which is killed before its first batch."""
+    job = Resolve(spark, _settings(world), str(checkpoint))
+    job._start_query = _killed  # type: ignore[method-assign]
+    with pytest.raises(_Killed):
+        job.start(rebuild=True)
+    job.stop(0)
 
 
 class _Killed(Exception):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import msgpack
 import pytest
@@ -13,6 +15,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from resolver.broker import Broker
+from resolver.broker.jars import kafka_classpath
+from resolver.broker.java import find_java
 from resolver.delivery import Delivery
 from resolver.delivery.packed import Decision, Message, as_message
 from resolver.errors import MarkerMismatch, ResolverError
@@ -104,7 +108,7 @@ def test_where_the_marker_is_lost_nothing_is_delivered_anew(
 
 
 def test_a_check_topic_that_cannot_be_made_stops_nothing(
-    settings: Settings, deliveries: Deliveries, real: str
+    settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kafka refuses a name that differs from another one's by a dot for an underscore."""
     names = Names(settings.topic_prefix)
@@ -112,8 +116,14 @@ def test_a_check_topic_that_cannot_be_made_stops_nothing(
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     unwritable = _message(names.check("a_b"), b"asked in vain")
-    delivery.deliver(0, _parts(unwritable, _message(real, b"delivered")))
+    delivery.deliver(0, _parts(unwritable, unwritable, _message(real, b"delivered")))
     assert _values(settings, real) == [b"delivered"]
+    made, left_out = (
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    )
+    assert "group a_b can't be made: groups 'a_b' and 'a.b' differ only in . and _" in made
+    assert "halves that nobody ended are discarded after 72 hours" in made
+    assert left_out.endswith("make it with `txresolver topics create --group a_b`")
 
 
 def test_a_check_topic_that_was_deleted_stops_nothing(
@@ -196,6 +206,21 @@ def test_a_partition_that_was_added_a_moment_ago_is_written_to(
     assert _values(settings, names.discarded) == [b"3"]
 
 
+def test_a_commit_for_a_topic_of_kafkas_own_does_not_stop_its_neighbours(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    names, now_ms = Names(settings.topic_prefix), time.time_ns() // 1_000_000
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    own = [
+        _commit(topic, offset, now_ms, names, key=b"key")
+        for offset, topic in enumerate(["__consumer_offsets", "__transaction_state"])
+    ]
+    delivery.deliver(0, [msgpack.packb([*own, _commit(real, 2, now_ms, names)])])
+    assert _values(settings, real) == [b"2"]
+    assert sorted(_values(settings, names.discarded)) == [b"0", b"1"]
+
+
 def test_one_message_that_is_refused_among_many_does_not_stop_them(
     settings: Settings, deliveries: Deliveries, real: str
 ) -> None:
@@ -212,10 +237,42 @@ def test_one_message_that_is_refused_among_many_does_not_stop_them(
     assert _values(settings, names.discarded) == [b"30000"]
 
 
+def test_a_batch_has_its_time_while_a_slow_kafka_takes_more_and_more_of_it(
+    kafka: Broker, settings: Settings, real: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is slow by a quota: half a second for each message, once its burst is used up."""
+    monkeypatch.setattr("resolver.delivery.transaction._FLUSH_SECONDS", 4.0)
+    monkeypatch.setattr("resolver.delivery.delivery._RETRY_SECONDS", 60.0)
+    slow = f"slow-{uuid.uuid4().hex}"
+    _limit(kafka, slow, bytes_per_second=2_000_000)
+    delivery = Delivery(replace(settings, kafka={"client.id": slow}), "checkpoint")
+    try:
+        delivery.start(is_new=True)
+        delivery.deliver(0, _parts(*[_message(real, bytes(1_000_000)) for _ in range(40)]))
+    finally:
+        delivery.close()
+    assert len(_values(settings, real)) == 40
+
+
+def _limit(kafka: Broker, client: str, bytes_per_second: int) -> None:
+    """Limit what a client may write, as an operator does."""
+    jars = ":".join(map(str, kafka_classpath()))
+    tool = [str(find_java()), "-cp", jars, "kafka.admin.ConfigCommand", "--alter"]
+    where = ["--bootstrap-server", kafka.bootstrap, "--entity-type", "clients"]
+    limit = ["--entity-name", client, "--add-config", f"producer_byte_rate={bytes_per_second}"]
+    done = subprocess.run([*tool, *where, *limit], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _commit(
-    topic: str, offset: int, stored_at_ms: int, names: Names, partition: int | None = None
+    topic: str,
+    offset: int,
+    stored_at_ms: int,
+    names: Names,
+    partition: int | None = None,
+    key: bytes | None = None,
 ) -> Decision:
-    half = Half(str(offset), "orders", topic, 0, None, str(offset).encode(), [], partition)
+    half = Half(str(offset), "orders", topic, 0, key, str(offset).encode(), [], partition)
     at = HalfAt(0, offset, stored_at_ms, half, half.to_record(names.half, 0).headers)
     said = Resolution(
         transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,

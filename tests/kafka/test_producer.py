@@ -338,6 +338,12 @@ def test_a_broker_that_does_not_answer_is_named(prefix: str) -> None:
         producer_of(nowhere, send_timeout_ms=500)
 
 
+def test_a_half_may_be_waited_for_without_end(topics: ProtocolTopics) -> None:
+    with producer_of(topics) as producer:
+        result = producer.send_message_in_transaction(MESSAGE, COMMIT, timeout=float("inf"))
+    assert end_of(topics, result) == ["COMMIT_MESSAGE"]
+
+
 def test_a_closed_producer_says_so(topics: ProtocolTopics) -> None:
     producer = producer_of(topics)
     producer.close()

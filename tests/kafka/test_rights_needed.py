@@ -22,7 +22,7 @@ from resolver.delivery import Delivery
 from resolver.delivery.packed import Decision
 from resolver.delivery.packed import Message as Output
 from resolver.delivery.targets import Targets
-from resolver.errors import TxResolverError
+from resolver.errors import AuditError, TxResolverError
 from resolver.kafka import admin_client
 from resolver.oldest import oldest_records
 from resolver.protocol import Half, HalfAt, check_record
@@ -72,6 +72,16 @@ def test_an_operator_needs_each_of_its_rights(site: Site) -> None:
 
 def test_an_auditor_needs_each_of_its_rights(site: Site) -> None:
     needs_each(site, "auditor", auditor_works)
+
+
+def test_what_an_auditor_may_not_see_is_not_taken_for_deleted(site: Site) -> None:
+    """Kafka leaves it out of its list of topics, like one that is not there."""
+    real, gone = f"{site.real}.placed", f"{site.real}.gone"
+    assert readable(site.settings("auditor"), [real, gone], [real, gone]).keys() == {real}
+    stranger = site.settings("stranger")
+    assert readable(stranger, [real, gone]) == {}
+    with pytest.raises(AuditError, match=f"may not see topics .*{real}.*grant .* Read"):
+        readable(stranger, [real], [real])
 
 
 def needs_each(site: Site, user: str, work: Callable[[Site, float], None]) -> None:
@@ -224,5 +234,5 @@ def auditor_works(site: Site, seconds: float) -> None:
     names, settings = site.names, site.settings("auditor")
     real = [f"{site.real}.placed", f"{site.real}-pay"]
     topics = {names.resolution, names.discarded, names.quarantine, *real}
-    assert readable(settings, topics).keys() == topics
+    assert readable(settings, topics, topics).keys() == topics
     assert compacted(settings, real) == set()

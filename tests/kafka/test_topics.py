@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -17,10 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from typer.testing import CliRunner
 
+from resolver import topic_admin
 from resolver.cli.topics import app
 from resolver.errors import SettingsError, TopicSettingsError
 from resolver.kafka import admin_client
-from resolver.settings import Settings
+from resolver.settings import Group, Settings
 from resolver.topics import Topic, ensure_topics
 
 HOUR_MS = 3_600_000
@@ -257,6 +258,58 @@ def test_an_illegal_group_is_refused_before_anything_is_made(
         with pytest.raises(SettingsError, match=f"group is '{group}'"):
             ensure_topics(admin, settings, [group])
     assert partitions(admin, prefix) == {}
+
+
+def test_a_group_whose_check_topic_would_keep_out_anothers_is_refused(
+    admin: AdminClient, settings: Settings, prefix: str
+) -> None:
+    """Kafka has no two topics whose names differ only in `.` and `_`."""
+    said = r"groups 'a.b' and 'a_b' differ only in \. and _"
+    with pytest.raises(SettingsError, match=said):
+        ensure_topics(admin, settings, ["a_b", "a.b"])
+    known = replace(settings, groups={"a_b": Group()})
+    with pytest.raises(SettingsError, match=said):
+        ensure_topics(admin, known, ["a.b"])
+    assert partitions(admin, prefix) == {}
+    ensure_topics(admin, settings, ["a.b"])
+    with pytest.raises(SettingsError, match=r"groups 'a_b' and 'a.b' differ only in \. and _"):
+        ensure_topics(admin, settings, ["a_b"])
+    assert ensure_topics(admin, known)  # at the resolver's start all others go on
+
+
+class WithoutLeader:
+    """Kafka as it is, but for a topic of which no partition has a leader."""
+
+    def __init__(self, admin: AdminClient, topic: str) -> None:
+        self._admin, self._topic = admin, topic
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+    def list_topics(self, timeout: float) -> Any:
+        known = self._admin.list_topics(timeout=timeout)
+        for partition in known.topics[self._topic].partitions.values():
+            partition.leader = -1
+        return known
+
+
+def test_a_check_topic_without_a_leader_keeps_no_other_group_waiting(
+    admin: AdminClient,
+    settings: Settings,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_admin, "_TIMEOUT_SECONDS", 3.0)
+    ensure_topics(admin, settings, ["orders"])
+    unled: Any = WithoutLeader(admin, f"{prefix}check.orders")
+    notes = {topic.name: topic.note for topic in ensure_topics(unled, settings, ["pay"])}
+    assert notes.pop(f"{prefix}check.orders") == "a partition has no leader"
+    assert set(notes.values()) == {""} and f"{prefix}check.pay" in notes
+    assert f"topic {prefix}check.orders: a partition has no leader" in caplog.text
+    for name in ("half", "resolution"):
+        with pytest.raises(TopicSettingsError, match=f"{prefix}{name}.* did not appear within"):
+            ensure_topics(cast(Any, WithoutLeader(admin, prefix + name)), settings)
 
 
 def test_the_command_prints_what_it_made_and_verified(

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger import TIMEOUT_SECONDS, Ledger
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from records import check, discarded, half, op, refused, resolution
 
 from pipelines import land
+from pipelines.land_start import starting_offsets
 from resolver.errors import ResolverError
 from resolver.protocol import QuarantineReason, Record, fence_record
 from resolver.tables import TABLES
@@ -135,6 +137,28 @@ def test_after_a_lost_checkpoint_it_goes_on_behind_what_has_landed(ledger: Ledge
     ledger.land()
     ledger.write(*one_of_each(ledger, "id-3"))
     ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_a_group_that_comes_while_it_starts_without_a_checkpoint_lands_too(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark does not begin with other partitions than it was told where to begin in."""
+    ledger.write(*one_of_each(ledger, "id-1"))
+    ledger.land()
+    ledger.lose_checkpoint()
+    starts = []
+
+    def too_late(*arguments: Any) -> str:
+        starts.append(starting_offsets(*arguments))
+        if len(starts) == 1:
+            ledger.make_topics("payments")
+            ledger.write(check(ledger.names, half(group="payments")))
+        return starts[-1]
+
+    monkeypatch.setattr(land, "starting_offsets", too_late)
+    ledger.land()
+    assert len(starts) == 2
     ledger.assert_landed_once()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,25 @@ from typing import Any, cast
 import pandas as pd
 import psutil
 import pyspark
+from leftovers import PATIENCE_SECONDS
 from pyspark.sql import SparkSession
 
 from pipelines.class_archive import archive_options
+
+#: As while a JVM that was killed goes: it is there, and answers nobody.
+DEAF = """
+import psutil
+from pipelines.ending import end_spark
+from pipelines.session import spark_session
+from resolver.settings import Settings
+
+spark = spark_session(Settings(bootstrap_servers="127.0.0.1:1"), "deaf")
+gateway = spark.sparkContext._gateway
+gateway.shutdown()
+assert gateway.proc.poll() is None
+end_spark()
+assert psutil.Process().children(recursive=True) == []
+"""
 
 
 def test_workers_run_our_python_and_need_not_compile_pyspark(spark: SparkSession) -> None:
@@ -31,3 +48,10 @@ def test_the_jvm_takes_spark_classes_from_the_archive_that_setup_makes(spark: Sp
     # One that doesn't fit is not kept mapped.
     mapped = [Path(file.path).name for file in psutil.Process(gateway.proc.pid).memory_maps()]
     assert [name for name in mapped if name.startswith("spark-")]
+
+
+def test_a_jvm_that_answers_no_more_is_ended_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DEAF], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from resolver import (
     TransactionListener,
     TransactionProducer,
     TransactionStatus,
+    TxResolverError,
 )
 from resolver.async_listener import ask_in_loop
 from resolver.listener import ask, load_listener
@@ -96,6 +98,15 @@ def test_options_that_are_ours_are_refused_with_the_reason(option: str) -> None:
         TransactionProducer("orders", NOWHERE, Commits(), kafka={option: "1"})
     with pytest.raises(SettingsError, match=f"'{option}' can't be set"):
         TransactionAgent("orders", NOWHERE, Commits(), kafka={option: "1"})
+
+
+@pytest.mark.parametrize("wait", [TransactionAgent.join, TransactionAgent.wait_ready])
+def test_nobody_waits_for_an_agent_that_was_not_started(
+    wait: Callable[[TransactionAgent, float], bool],
+) -> None:
+    agent = TransactionAgent("orders", NOWHERE, Commits())
+    with pytest.raises(TxResolverError, match=r"'orders' was not started; call start\(\)"):
+        wait(agent, 0.01)
 
 
 def test_an_option_that_librdkafka_does_not_know_is_named() -> None:

@@ -91,3 +91,15 @@ def test_the_command_without_its_extra_says_what_to_install() -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "error: typer is not installed: pip install 'txresolver[cli]'\n"
+
+
+def test_all_tests_can_be_collected() -> None:
+    """Seen here in seconds, and not only when the others' turn comes."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-qq", ROOT / "tests"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -165,6 +165,7 @@ def test_an_unknown_name_is_refused_in_every_layer(tmp_path: Path) -> None:
 def test_other_variables_are_not_ours() -> None:
     assert Settings.load(None, {}, {"QUEUES": "9", "PATH": "/bin"}).queues == 4
     machine = {"TXRESOLVER_JAR_CACHE": "/jars", "TXRESOLVER_BROKER_HEAP": "256m"}
+    machine |= {"TXRESOLVER_HOME": ".txresolver/demo"}
     assert Settings.load(None, {}, machine) == Settings()
 
 
@@ -305,10 +306,12 @@ def test_an_assignment_without_name_or_value_is_refused(assignment: str) -> None
         parse_assignments([assignment])
 
 
+@pytest.mark.parametrize("secret", ["hunter2", "hunter2="])
 @pytest.mark.parametrize("sign", [":", " ", " : ", "\t"])
-def test_a_refused_assignment_is_quoted_without_its_value(sign: str) -> None:
+def test_a_refused_assignment_is_quoted_without_its_value(sign: str, secret: str) -> None:
+    """A secret in base64 may itself end in the sign that was not typed."""
     with pytest.raises(SettingsError, match=r"got 'kafka\.sasl\.password'") as refused:
-        parse_assignments([f"kafka.sasl.password{sign}hunter2"])
+        parse_assignments([f"kafka.sasl.password{sign}{secret}"])
     assert "hunter2" not in str(refused.value)
 
 

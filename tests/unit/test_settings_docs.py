@@ -3,6 +3,10 @@ from __future__ import annotations
 import sys
 from dataclasses import fields
 
+import pytest
+
+from resolver.broker.jars import CACHE_VARIABLE
+from resolver.broker.server import HEAP_VARIABLE
 from resolver.settings import Settings, definitions, docs
 
 if sys.version_info >= (3, 11):
@@ -37,3 +41,8 @@ def test_each_setting_is_in_the_docs_with_its_meaning_and_a_number_with_its_unit
             line for line in docs.docs().splitlines() if line.startswith(f"| `{known.name}`")
         )
         assert known.about in row
+
+
+@pytest.mark.parametrize("variable", [CACHE_VARIABLE, HEAP_VARIABLE])
+def test_variables_that_are_no_settings_are_in_the_docs(variable: str) -> None:
+    assert f"| `{variable}` |" in docs.docs()

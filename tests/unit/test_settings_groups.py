@@ -50,6 +50,7 @@ def test_sections_are_read_with_their_origin(tmp_path: Path) -> None:
         ("[groups.orders]\ntopics = ['**']", "has '**'; give a topic's name"),
         ("[groups.'a b']", "[groups.'a b'] is for no group; give 1 to 200 of"),
         ("[groups.'tx.a']", "[groups.'tx.a'] is for no group; names under topic_prefix ('tx.')"),
+        ("[groups.'a.b']\n[groups.a_b]", "groups 'a.b' and 'a_b' differ only in . and _"),
         ("[groups.orders]\nprincipal = 'orders'", "is 'orders'; give it as Kafka's ACLs have it"),
         ("[groups.orders]\nprincipal = 'User:*'", "such as 'User:orders', and not everybody"),
         ("[groups.orders]\nprincipal = 5", "is 5; give it as Kafka's ACLs have it"),

@@ -147,7 +147,8 @@ class World:
         self.halves_at_op.append(len(self.half_log))
         elements = sent.means.says.elements if isinstance(sent.means.says, Ends) else ()
         named = (element[0] for element in elements if element)
-        self.made_up += [(sent.offset, half) for half in named if half >= self.half_offset]
+        there = self.half_offset if self.half_log else 0  # the first may have any offset
+        self.made_up += [(sent.offset, half) for half in named if half >= there]
 
     def _half(self, choices: Choices) -> None:
         offset, stored_at_ms = self._next_half(choices)

@@ -1,6 +1,6 @@
 """The step decides what the model decides, on histories of every kind.
 
-`TXRESOLVER_HISTORIES` says how many (5000); a quick run takes a tenth.
+`STEP_HISTORIES` says how many (5000); a quick run takes a tenth.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .histories import histories, numbered
 from .model import Model
 from .records import History
 
-HISTORIES = int(os.environ.get("TXRESOLVER_HISTORIES", "5000"))
+HISTORIES = int(os.environ.get("STEP_HISTORIES", "5000"))
 MANY = settings(
     max_examples=HISTORIES,
     deadline=None,
