@@ -17,8 +17,10 @@ from secured import SecuredBroker, Users
 
 from resolver.broker import Broker
 
-# A JVM that lives for seconds only does better without its second compiler.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM that lives for seconds only does better without its second compiler. All tests together take
+# more than the 48 MB that Java then has for code, and would be interpreted from there on.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseSerialGC"
+os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JVM)
 
 
 @pytest.fixture(scope="session")
