@@ -10,17 +10,21 @@ import subprocess
 import sys
 from subprocess import CompletedProcess
 from tempfile import TemporaryFile
-from typing import Any
 
 from ..demo.shortened import clean_environment
 from .results import Audit
-from .world import SHORTENED, World
+from .scenery import SHORTENED
+from .world import World
 
 _SECONDS = 600.0
 #: Whatever the settings are now: the time-out by which no check came too early.
 _SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
-#: What an audit of a world that has come to its end must find none of.
-_NOT_JUDGED = ("pending", "ended_and_not_landed_yet", "outcomes_landed_before_half_or_op")
+#: There is one broker, whose clock is its own: what is left to allow for is how long a batch takes.
+_ONE_CLOCK = "--set=broker_clock_skew_ms=5000"
+#: What is judged of a world that has come to its end; of all else the audit must count none.
+_JUDGED = {"halves", "outcomes", "refused_halves"}
+#: Of messages to a topic that is not there.
+_NOWHERE = "halves_of_topics_not_read"
 
 
 def audit(world: World, name: str) -> Audit:
@@ -34,14 +38,25 @@ def audit(world: World, name: str) -> Audit:
     if done.returncode:
         return Audit(name, done.returncode, said)
     counts: dict[str, int] = json.loads(done.stdout)["counts"]
-    missing = _missing(counts, world.judge.verdict.settled)
-    return Audit(name, 1 if missing else 0, missing or said, counts["outcomes"])
+    left = not_judged(counts, world.judge.verdict.settled, world.undeliverable())
+    return Audit(name, 1 if left else 0, left or said, counts["outcomes"])
+
+
+def not_judged(counts: dict[str, int], settled: int, undeliverable: int) -> str:
+    """Say what an audit has not judged; empty if it has judged all that the judge saw end."""
+    left = {name: count for name, count in counts.items() if count and name not in _JUDGED}
+    if left.get(_NOWHERE, 0) <= undeliverable:
+        left.pop(_NOWHERE, None)
+    if left or counts["outcomes"] < settled:
+        return f"{settled} halves ended, {counts['outcomes']} outcomes were audited; {left}"
+    return ""
 
 
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
     there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST]
-    return _run(world, "resolver", "audit", "--topics", "--json", *there)
+    clock = [] if world.scenery.own_clock else [_ONE_CLOCK]
+    return _run(world, "resolver", "audit", "--topics", "--json", *there, *clock)
 
 
 def _run(world: World, *program: str) -> CompletedProcess[str]:
@@ -65,11 +80,3 @@ def _run(world: World, *program: str) -> CompletedProcess[str]:
         for stream in (output, errors):
             stream.seek(0)
         return CompletedProcess(command, status, output.read(), errors.read())
-
-
-def _missing(counts: dict[str, Any], settled: int) -> str:
-    """Say what an audit has not judged; empty if it has judged all that the judge saw end."""
-    left = {count: counts[count] for count in _NOT_JUDGED if counts[count]}
-    if left or counts["outcomes"] < settled:
-        return f"{settled} halves ended, {counts['outcomes']} outcomes were audited; {left}"
-    return ""

@@ -54,7 +54,7 @@ class Campaign:
         name = rounds[0].world
         audited = {one.partition(_FAILED)[0] for one in self._results.audited}
         is_gone = name not in audited and not (self._home / name).exists()
-        done = {one.number for one in self._results.rounds() if one.error or not is_gone}
+        done = {one.number for one in self._results.rounds() if one.failed or not is_gone}
         return [one for one in rounds if one.number not in done]
 
     def _is_over(self, name: str) -> bool:
@@ -64,12 +64,13 @@ class Campaign:
     def _failed(self, name: str) -> str:
         """Return what a world is called whose last round has failed; empty if it has not."""
         last = [result for result in self._results.rounds() if result.world == name][-1:]
-        return f"{name}{_FAILED}{last[0].number}" if last and last[0].error else ""
+        return f"{name}{_FAILED}{last[0].number}" if last and last[0].failed else ""
 
     def _set_aside(self, name: str) -> None:
         """Keep a world that failed for a look into it: the others need one that is whole."""
         failed = self._failed(name)
-        if failed and not (self._home / failed).exists():
+        is_there = (self._home / name).exists()  # not on another machine
+        if failed and is_there and not (self._home / failed).exists():
             (self._home / name).rename(self._home / failed)
 
     def _visit(self, world: World, name: str, rounds: list[Round]) -> None:
@@ -82,7 +83,7 @@ class Campaign:
                 before = world.judge.verdict.copy()
                 self._results.add(result)
                 print(_line(result), flush=True)
-                if result.error:
+                if result.failed:
                     name = self._failed(name)
                     break
             self._end(world, name, before)

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from .doomed import Doom
 from .fault import Done, Fault
-from .kills import RESOLVE_POINTS, see_alive, see_cut_short, see_dead
+from .killed import see_alive, see_cut_short, see_dead, see_killed
+from .points import RESOLVE_POINTS
 from .process import Victim
 from .stops import halted
 from .world import World
@@ -24,16 +25,19 @@ def kill_several(world: World, chance: random.Random) -> Done:
     names = ["resolver", "agent", "load", "broker"]
     chosen = chance.sample(names, chance.randrange(2, 5))
     world.pause(chance.uniform(0, 2))
-    for name in chosen:
-        world.take_down(name).end()
+    victims = [world.take_down(name) for name in chosen]
+    for victim in victims:
+        victim.end()
     world.mark()
-    proof = see_cut_short(world) if "broker" in chosen else ""
+    proofs = [f"{victim.name}: {see_killed(victim)}" for victim in victims]
+    if "broker" in chosen:
+        proofs.append(see_cut_short(world))
     # Kafka first: nothing else comes up without it.
     for name in sorted(chosen, key=["broker", "resolver", "agent", "load"].index):
         if name == "resolver":
             world.see_whole()
         getattr(world, f"start_{name}")()
-    return Done(f"kill -9 of {', '.join(sorted(chosen))}", proof)
+    return Done(f"kill -9 of {', '.join(sorted(chosen))}", "; ".join(proofs))
 
 
 def kill_both_at(pattern: str) -> Fault:
@@ -44,9 +48,10 @@ def kill_both_at(pattern: str) -> Fault:
         after_ms = chance.choice([0.0, chance.uniform(0, _AFTER_MS)])
         resolver, broker = _hit_broker(world, Doom(pattern, after_ms=after_ms))
         see_dead(world, resolver, "all")
-        proof = _see_whole_after(world, broker)
+        how = see_killed(resolver)
+        proof = f"{resolver.hit_at}; {how}; {_see_whole_after(world, broker)}"
         world.start_resolver()
-        return Done(f"kill -9 of both, {after_ms:.0f} ms after", f"{resolver.hit_at}; {proof}")
+        return Done(f"kill -9 of both, {after_ms:.0f} ms after", proof)
 
     return kill
 
@@ -65,6 +70,7 @@ def kill_while_halted(world: World, chance: random.Random) -> Done:
     see_alive(resolver)
     resolver.hit("all")
     see_dead(world, resolver, "all")
+    proof += f"; {see_killed(resolver)}"
     is_succeeded = chance.random() < 0.5
     if is_succeeded:
         world.start_resolver()

@@ -83,8 +83,9 @@ def _carry_out(doom: Doom, line: str) -> None:
             os.kill(other, doom.number)
     me = psutil.Process()
     for process in me.children(recursive=True):
-        if doom.victim == "all" or (doom.victim == "jvm" and process.name() == "java"):
-            process.send_signal(doom.number)
+        with suppress(psutil.Error):  # gone meanwhile
+            if doom.victim == "all" or (doom.victim == "jvm" and process.name() == "java"):
+                process.send_signal(doom.number)
     if doom.victim in ("all", "python"):
         os.kill(me.pid, doom.number)
 

@@ -12,7 +12,7 @@ from ..demo.reading import Read
 from ..protocol import Names, Outcome, decode_resolution
 from ..protocol.names import HALF_HEADERS, HALF_OFFSET, OUTPUT_HEADERS, REAL_TOPIC
 from .ledger import COMMIT, LoadLedger, Sent, Stored, digest
-from .load import UNDECIDED, Fate, name_of
+from .load import SILENT, UNDECIDED, Fate, name_of
 from .order import Order
 
 _OURS = HALF_HEADERS | OUTPUT_HEADERS
@@ -68,6 +68,7 @@ class Judge:
         #: Names of what ended without a decision, as nobody knew that it was stored.
         self._let_go: set[str] = set()
         self._since = 0.0
+        self._by_check = False
         #: Seconds from then until a transaction that was begun later was visible.
         self.recovery: float | None = None
         #: How far Kafka's clock is ahead of ours, by the last half that has an outcome.
@@ -75,9 +76,9 @@ class Judge:
         self.open: set[str] = set()
         self.verdict = Verdict()
 
-    def count_from(self, since: float) -> None:
-        """Take the recovery from this time on."""
-        self._since, self.recovery = since, None
+    def count_from(self, since: float, by_check: bool = False) -> None:
+        """Take the recovery from this time on; `by_check`: of what only a check can end."""
+        self._since, self._by_check, self.recovery = since, by_check, None
 
     def undecided(self) -> list[str]:
         """Return the names of messages whose half is stored and whose fate the load has open."""
@@ -200,7 +201,9 @@ class Judge:
 
     def _note_recovery(self, name: str, received_at: float) -> None:
         stored = self._stored.get(name)
-        if self.recovery is None and stored is not None and stored.at > self._since:
+        if self.recovery is not None or stored is None or stored.at <= self._since:
+            return
+        if not self._by_check or self._sent[name].fate in SILENT:
             self.recovery = received_at - self._since
 
     def _complete(self, half: str) -> None:

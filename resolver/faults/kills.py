@@ -5,25 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from ..broker.recovery import needs_recovery
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done, Fault
-from .process import Victim
+from .killed import see_alive, see_cut_short, see_dead, see_killed
+from .points import RESOLVE_POINTS
 from .world import World
 
-#: The log line of each point.
-RESOLVE_POINTS = {
-    "before deciding": r"^batch \d+: deciding",
-    "before the Kafka transaction": r"^batch \d+: decided",
-    "in the Kafka transaction": r"^batch \d+: \d+ records written",
-    "after the Kafka transaction": r"^batch \d+: transaction committed",
-    "before Spark's commit log": r"^batch \d+: done",
-}
-LAND_POINTS = {
-    "between two tables": r"^land's batch \d+: \d+ rows in",
-    "between Delta and the checkpoint": r"^land's batch \d+: landed",
-}
 #: Per cent: the machine, the driver's Python, Spark's JVM.
 _VICTIMS = {"all": 60, "python": 20, "jvm": 20}
 #: At a point, which Python would go on from if only the JVM were killed.
@@ -33,6 +21,8 @@ _KILLED_WHILE_STARTING = 0.2
 _KILLED_WHILE_LANDING = 0.2
 _LANDING_SECONDS = 10.0
 _ATTEMPTS = 5
+#: Spark's workers are at work for so long, when a batch is decided.
+_DECIDING_MS = 200.0
 
 
 def kill_resolver(world: World, chance: random.Random) -> Done:
@@ -56,32 +46,41 @@ def kill_resolver(world: World, chance: random.Random) -> Done:
     return Done(what, proof)
 
 
-def kill_resolver_at(pattern: str) -> Fault:
-    """Return the fault of being killed at a line of its log."""
+def kill_resolver_at(*patterns: str) -> Fault:
+    """Return the fault of being killed at a line of its log, of one of these patterns."""
 
     def kill(world: World, chance: random.Random) -> Done:
         world.pause(chance.uniform(0, 1))
         victim = _drawn(_VICTIMS_AT_A_POINT, chance)
         resolver = world.take_down("resolver")
-        world.doom(Doom(pattern, victim))
+        world.doom(Doom(chance.choice(patterns), victim))
         world.until(lambda: resolver.hit_at, "the resolver does not come to the point")
         see_dead(world, resolver, victim)
+        proof = f"{resolver.hit_at}; {see_killed(resolver)}"
         world.start_resolver()
-        return Done(f"kill -9 of {victim}", resolver.hit_at)
+        return Done(f"kill -9 of {victim}", proof)
 
     return kill
 
 
 def kill_workers(world: World, chance: random.Random) -> Done:
-    """Kill Spark's Python workers with what forks them: Spark tries again, or the resolver ends."""
-    world.pause(chance.uniform(0, 2))
-    if world.resolver is None:
+    """Kill Spark's Python workers with what forks them, while a batch is decided.
+
+    Spark tries again, or the resolver ends.
+    """
+    resolver = world.resolver
+    if resolver is None:
         raise FaultError("there is no resolver")
-    world.mark()
-    count = world.resolver.hit("workers")
-    if not count:
+    workers = resolver.workers()
+    if not workers:
         raise FaultError("the resolver has no workers")
-    return Done(f"kill -9 of {count} processes")
+    after_ms, before = chance.uniform(0, _DECIDING_MS), len(resolver.hits)
+    point = RESOLVE_POINTS["before deciding"]
+    world.doom(Doom(point, "none", others=[one.pid for one in workers], after_ms=after_ms))
+    world.until(lambda: len(resolver.hits) > before, "the resolver does not come to the point")
+    world.mark()
+    world.until(lambda: not {*workers} & {*resolver.members()}, "the workers don't die")
+    return Done(f"kill -9 of {len(workers)} processes, {after_ms:.0f} ms after", resolver.hit_at)
 
 
 def kill(world: World, victim: str = "all") -> str:
@@ -90,37 +89,22 @@ def kill(world: World, victim: str = "all") -> str:
     see_alive(resolver)
     count = resolver.hit(victim)
     see_dead(world, resolver, victim)
-    return f"{count} processes hit, exit code {resolver.exit_status}"
-
-
-def see_alive(resolver: Victim) -> None:
-    """See that a resolver has not ended by itself."""
-    if resolver.ended:
-        raise FaultError(f"it ended before it was killed: {resolver.last_words}")
-
-
-def see_dead(world: World, resolver: Victim, victim: str) -> None:
-    """Count from now; return when it has ended, and if all of it was killed, all of it has.
-
-    See too what it has left, unless Kafka is hit as well.
-    """
-    world.mark()
-    world.until(lambda: resolver.ended, f"without its {victim} the resolver does not end")
-    if victim == "all":
-        resolver.end()
-    if world.broker is not None:
-        world.see_whole()
+    # Of Spark's JVM only: then the Python ends by itself.
+    how = f"exit code {resolver.exit_status}" if victim == "jvm" else see_killed(resolver)
+    return f"{count} processes hit, {how}"
 
 
 def kill_agent(world: World, chance: random.Random) -> Done:
     """Kill the agent, and start it again after a while."""
     world.pause(chance.uniform(0, 2))
-    world.take_down("agent").end()
-    world.mark()
+    agent = world.take_down("agent")
+    agent.end()
+    world.mark(by_check=True)
+    proof = see_killed(agent)
     seconds = chance.uniform(0, 5)
     world.pause(seconds)
     world.start_agent()
-    return Done(f"kill -9, down for {seconds:.1f} s")
+    return Done(f"kill -9, down for {seconds:.1f} s", proof)
 
 
 def kill_load(world: World, chance: random.Random) -> Done:
@@ -153,13 +137,6 @@ def restart_broker(world: World) -> str:
     proof = see_cut_short(world)
     world.start_broker()
     return proof
-
-
-def see_cut_short(world: World) -> str:
-    """See that Kafka had no time to end in order: what it leaves behind then is not there."""
-    if not needs_recovery(world.broker_home):
-        raise FaultError("Kafka was not killed: it has ended in order")
-    return "no mark of a clean shutdown"
 
 
 def _drawn(shares: Mapping[str, int], chance: random.Random) -> str:

@@ -85,6 +85,11 @@ class LoadLedger:
         row = self._connection().execute("SELECT fate FROM sent WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
+    def count(self, fate: str) -> int:
+        """Return how many messages of a fate were sent, or about to be."""
+        query = "SELECT count(*) FROM sent WHERE fate = ?"
+        return int(self._connection().execute(query, (fate,)).fetchone()[0])
+
     def sent_after(self, number: int) -> list[tuple[int, Sent]]:
         rows = self._after("SELECT number, name, fate, content, partition FROM sent", number)
         return [(number, Sent(*row)) for number, *row in rows]

@@ -40,7 +40,7 @@ NOWHERE = "faults.nowhere"
 NAME = "name"
 #: Of a half that has an immunity of its own.
 IMMUNITY_SECONDS = 3
-_THREADS = 8
+_THREADS = 32
 #: A transaction has begun and is not decided for so long: a kill finds some there.
 _THINKING_SECONDS = (0.0, 0.1)
 _PAUSE_SECONDS = 0.5
@@ -81,6 +81,8 @@ SHARES = {
 }
 #: Those that nobody but a check, or nothing at all, ends.
 UNDECIDED = frozenset({Fate.NEVER.name, Fate.UNKNOWN.name})
+#: Those that are decided and not told: a check ends them.
+SILENT = frozenset({Fate.COMMIT_SILENTLY.name, Fate.ROLLBACK_SILENTLY.name, Fate.COMMIT_LATE.name})
 #: How often something malformed comes with a transaction.
 _MALFORMED = 0.01
 #: How often a message names its partition, and how often its half has an immunity of its own.
@@ -88,7 +90,6 @@ _CHOOSES = 0.05
 _IS_IMMUNE = 0.05
 #: By so much an end is too late, at most.
 _LATE_SECONDS = 0.3
-_SILENT = (Fate.COMMIT_SILENTLY, Fate.ROLLBACK_SILENTLY, Fate.COMMIT_LATE)
 _SAID = {
     COMMIT: TransactionStatus.COMMIT_MESSAGE,
     ROLLBACK: TransactionStatus.ROLLBACK_MESSAGE,
@@ -166,7 +167,7 @@ class Load:
             return
         wanted = ROLLBACK if fate in (Fate.ROLLBACK, Fate.ROLLBACK_SILENTLY) else COMMIT
         outcome = self._ledger.decide(name, wanted)
-        if fate in _SILENT:
+        if fate.name in SILENT:
             return
         if fate is Fate.TOO_LATE:
             time.sleep(IMMUNITY_SECONDS + random.uniform(0, _LATE_SECONDS))  # noqa: S311

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from . import combined, kills, rivals, stops, surroundings
+from . import combined, kills, points, rivals, stops, surroundings
 from .damage import (
     damaged,
     files,
@@ -20,7 +20,7 @@ from .damage import (
     unreadable_rows,
 )
 from .fault import Fault
-from .world import Scenery
+from .scenery import Scenery
 
 #: How many rounds one world sees before it is audited and the next one begins.
 _ROUNDS_PER_WORLD = 40
@@ -41,12 +41,10 @@ class Planned:
     rounds: int
 
 
-def _at(
-    points: Mapping[str, str], kill: Callable[[str], Fault], what: str, rounds: int
-) -> dict[str, Planned]:
+def _at_points(what: str, kill: Callable[[str], Fault], rounds: int) -> dict[str, Planned]:
     return {
         f"kill {what} {point}": Planned("kills", kill(pattern), rounds)
-        for point, pattern in points.items()
+        for point, pattern in points.RESOLVE_POINTS.items()
     }
 
 
@@ -91,13 +89,18 @@ def _damages() -> dict[str, Planned]:
 
 FAULTS: dict[str, Planned] = {
     "kill resolver": Planned("kills", kills.kill_resolver, 200),
-    **_at(kills.RESOLVE_POINTS, kills.kill_resolver_at, "resolver", 20),
-    **_at(kills.LAND_POINTS, kills.kill_resolver_at, "land", 20),
+    **_at_points("resolver", kills.kill_resolver_at, 20),
+    "kill land between two tables": Planned(
+        "kills", kills.kill_resolver_at(*points.BETWEEN_TABLES), 20
+    ),
+    "kill land between Delta and the checkpoint": Planned(
+        "kills", kills.kill_resolver_at(points.LANDED), 20
+    ),
     "kill agent": Planned("kills", kills.kill_agent, 20),
     "kill producers": Planned("kills", kills.kill_load, 20),
     "kill broker": Planned("kills", kills.kill_broker, 50),
     "kill several": Planned("kills", combined.kill_several, 20),
-    **_at(kills.RESOLVE_POINTS, combined.kill_both_at, "resolver and broker", 5),
+    **_at_points("resolver and broker", combined.kill_both_at, 5),
     "kill resolver while broker halted": Planned("kills", combined.kill_while_halted, 10),
     "kill resolver while broker down": Planned("kills", combined.kill_while_down, 10),
     "halt resolver": Planned("halts", stops.halt_resolver, 10),

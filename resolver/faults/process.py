@@ -20,20 +20,26 @@ class Victim(Process):
     """A process of the campaign."""
 
     def hit(self, victim: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to `all` of it, to its `python` only, to its `jvm` or Spark's `workers`.
-
-        Returns to how many processes.
-        """
+        """Send a signal to `all` of it, to its `python` or its `jvm` only; return to how many."""
         count = 0
         if victim == "python":
             self._signal(signal.Signals(number))
             count = 1
         for member in self.members():
             with contextlib.suppress(psutil.Error):  # gone meanwhile
-                if _is_of(member, victim):
+                if victim == "all" or (victim == "jvm" and member.name() == "java"):
                     member.send_signal(number)
                     count += 1
         return count
+
+    def workers(self) -> list[psutil.Process]:
+        """Return Spark's Python workers, and what forks them, which has the same name."""
+        found = []
+        for member in self.members():
+            with contextlib.suppress(psutil.Error):
+                if "pyspark.daemon" in member.cmdline():
+                    found.append(member)
+        return found
 
     def end(self) -> None:
         """Kill it and all that it has started; return when nothing of it is left."""
@@ -72,9 +78,3 @@ class Victim(Process):
         """The last line of its log: where it failed, why."""
         lines = self._said().strip().splitlines()
         return lines[-1] if lines else ""
-
-
-def _is_of(member: psutil.Process, victim: str) -> bool:
-    if victim == "workers":  # what forks them has the same name
-        return "pyspark.daemon" in member.cmdline()
-    return victim == "all" or (victim == "jvm" and member.name() == "java")

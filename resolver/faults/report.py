@@ -27,7 +27,7 @@ def summary(results: Results) -> str:
     held = sum(map(results.is_clean, audits))
     last = {one.world: one for one in rounds}
     # One that has failed is audited by another name.
-    worlds = results.audited | {one.world for one in last.values() if not one.error}
+    worlds = results.audited | {one.world for one in last.values() if not one.failed}
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
     commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
@@ -54,11 +54,11 @@ def write(results: Results, file: Path) -> None:
 def _row(name: str, rounds: Sequence[Result]) -> str:
     counts = [
         len(rounds),
-        sum(bool(one.error) for one in rounds),
+        sum(one.failed for one in rounds),
         sum(one.transactions for one in rounds),
         *(sum(len(getattr(one, kind)) for one in rounds) for kind in ("lost", "doubled", "wrong")),
     ]
-    waits = sorted(one.recovery for one in rounds if one.recovery is not None and not one.error)
+    waits = sorted(one.recovery for one in rounds if one.recovery is not None and not one.failed)
     recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s" if waits else "-"
     cells = [name, *(f"{count:,}" for count in counts), recovery]
     return f"| {' | '.join(cells)} |"

@@ -36,8 +36,8 @@ class Result:
     commit: str = ""
 
     @property
-    def holds(self) -> bool:
-        return not (self.lost or self.doubled or self.wrong or self.error)
+    def failed(self) -> bool:
+        return bool(self.lost or self.doubled or self.wrong or self.error)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Results:
         rounds = self.rounds()
         return (
             len(rounds) == self.planned
-            and all(one.holds for one in rounds)
+            and not any(one.failed for one in rounds)
             and all(self.is_clean(one) for one in self.audits())
             and {one.world for one in rounds} <= self.audited
         )

@@ -10,7 +10,8 @@ from dataclasses import replace
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done
-from .kills import RESOLVE_POINTS, restart_broker
+from .kills import restart_broker
+from .points import RESOLVE_POINTS
 from .world import World
 
 #: What a resolver exits with that was replaced.

@@ -15,7 +15,8 @@ import psutil
 
 from ..home import Home
 from .process import Victim
-from .world import SHORTENED, World
+from .scenery import SHORTENED
+from .world import World
 
 #: The folders whose files are counted.
 _FOLDERS = (

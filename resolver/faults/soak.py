@@ -13,8 +13,9 @@ from .kept import Kept
 from .plan import FAULTS
 from .results import Audit
 from .samples import JVM_SETTINGS, Samples
+from .scenery import Scenery
 from .stopping import told_to_stop
-from .world import Scenery, World
+from .world import World
 
 #: Those that leave the resolver its processes: it is their growth that is looked for. After the
 #: first third all processes stay, so that theirs is seen too.
@@ -36,11 +37,15 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
         with world:
             said = _play(world, samples, chance, 60 * minutes)
     verdict = world.judge.verdict
+    reached = verdict.settled / (60 * minutes)
     if not verdict.holds or said.exit_code or world.restarts:
         raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {said}")
     if grown := samples.grown():
         raise FaultError(f"it grows: {'; '.join(grown)}\n\n{samples.table()}")
-    settled = f"{verdict.settled:,} transactions, none lost, doubled or wrongly delivered."
+    settled = (
+        f"{verdict.settled:,} transactions in {minutes:g} minutes, {reached:.0f} a second, none "
+        "lost, doubled or wrongly delivered."
+    )
     return f"{settled}\n\n{samples.table()}"
 
 

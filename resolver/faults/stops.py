@@ -10,9 +10,10 @@ import psutil
 from ..errors import FaultError
 from .doomed import Doom
 from .fault import Done, Fault
-from .kills import RESOLVE_POINTS
+from .points import RESOLVE_POINTS
 from .process import Victim
-from .world import SHORTENED, World
+from .scenery import SHORTENED
+from .world import World
 
 #: Kafka looks every ten seconds for transactions that have timed out.
 _ABORTED_SECONDS = SHORTENED["kafka_transaction_timeout_ms"] / 1_000 + 11
@@ -69,7 +70,7 @@ def halt(name: str) -> Fault:
         world.pause(seconds)
         proof = f"halted: {', '.join(sorted(halted(process)))}"
         process.hit("all", signal.SIGCONT)
-        world.mark()
+        world.mark(by_check=name == "agent")
         return Done(f"SIGSTOP for {seconds:.1f} s", proof)
 
     return fault

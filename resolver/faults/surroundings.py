@@ -10,10 +10,12 @@ from .clock import clock, set_clock
 from .disk import SmallDisk
 from .doomed import Doom
 from .fault import Done
-from .kills import RESOLVE_POINTS, see_dead
+from .killed import see_dead, see_killed
 from .load import IMMUNITY_SECONDS
+from .points import RESOLVE_POINTS
 from .process import Victim
-from .world import SHORTENED, World
+from .scenery import SHORTENED
+from .world import World
 
 #: How far Kafka's clock goes ahead, all steps together, and how far back from there. From one to
 #: another it is less than an hour: what is stamped further ahead real topics refuse
@@ -37,9 +39,10 @@ def change_settings(world: World, chance: random.Random) -> Done:
     world.doom(Doom(RESOLVE_POINTS[point]))
     world.until(lambda: resolver.hit_at, "the resolver does not come to the point")
     see_dead(world, resolver, "all")
+    proof = f"{resolver.hit_at}; {see_killed(resolver)}"
     world.keep(replace(world.kept, settings=other_settings(chance)))
     world.start_resolver()
-    return Done(str(world.kept.settings), resolver.hit_at)
+    return Done(str(world.kept.settings), proof)
 
 
 def other_settings(chance: random.Random) -> dict[str, int]:

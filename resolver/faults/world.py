@@ -5,51 +5,32 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from ..demo.reading import Reader
-from ..demo.shortened import clean_environment
 from ..errors import FaultError
 from ..home import Home
-from ..kafka import admin_client
 from ..protocol import Names
 from ..settings import Settings
-from ..topic_admin import await_topics, existing_topics
-from ..topics import ensure_topics
 from .clock import clock_environment
 from .disk import SmallDisk
 from .doomed import Doom
 from .judge import Judge
 from .kept import Kept
 from .ledger import LoadLedger
-from .load import GROUP, LEDGER, PARTITIONS, SMALL, SMALL_BYTES, TOPICS
+from .load import GROUP, SMALL, TOPICS, Fate
 from .process import Victim
+from .processes import Processes
 from .remedy import heed
+from .scenery import SHORTENED, Scenery
 from .stopping import Interrupted
+from .topics import make_topics
 
-#: A JVM that lives for seconds only does better without its second compiler. An audit takes more
-#: than the 48 MB that Java then has for code, and would be interpreted from there on.
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseSerialGC"
-#: Shortened, so that a round is quick: what is silent is asked after a second.
-SHORTENED: Mapping[str, Any] = {
-    "transaction_timeout_ms": 1_000,
-    "transaction_check_interval_ms": 500,
-    "check_backoff_max_ms": 1_000,
-    "transaction_check_max": 4,
-    "kafka_transaction_timeout_ms": 4_000,
-    # To land is what costs most, and what no round waits for but those that kill it.
-    "land_trigger_interval_ms": 5_000,
-    "spark.driver.extraJavaOptions": _QUICK_JVM,
-}
 #: Until something must have happened, on a busy machine.
 PATIENCE_SECONDS = 400.0
 _TURN_SECONDS = 0.05
-_STOP_SECONDS = 60.0
 #: Until Kafka has ended a transaction of a resolver that is dead.
 WHOLE_SECONDS = 60.0
 #: How often the resolver may end by itself and be started again within a round.
@@ -59,16 +40,6 @@ _REFUSALS = 3
 #: In the log of a resolver that has left something to land: a job by itself lands nothing.
 _NOT_LANDED = "(not all has landed|^resolving: )"
 _LAND = ("pipelines.land", "--available-now")
-
-
-@dataclass(frozen=True)
-class Scenery:
-    """What is special about the worlds of a group."""
-
-    #: Its disk is so small that it can be filled.
-    small_disk: bool = False
-    #: Kafka takes its time from a file.
-    own_clock: bool = False
 
 
 class World:
@@ -82,7 +53,7 @@ class World:
         self, home: Path, scenery: Scenery, rate: float, lock: int, told: threading.Event
     ) -> None:
         self.home = home
-        self._scenery = scenery
+        self.scenery = scenery
         self.settings = Settings()
         self.disk: SmallDisk | None = None
         self.broker: Victim | None = None
@@ -94,15 +65,11 @@ class World:
         self._kept_file = home / "kept.json"
         self.kept = Kept.read(self._kept_file)
         self._rate = rate
-        self._lock = lock
         self._told = told
-        self._logs = home / "logs"
-        self._logs.mkdir(parents=True, exist_ok=True)
-        self._count = len(list(self._logs.iterdir()))
-        self._started: list[Victim] = []
-        self._ledger_file = home / "ledger.db"
-        names = Names()
-        self.judge = Judge(LoadLedger(self._ledger_file), names)
+        ledger, names = home / "ledger.db", Names()
+        self._processes = Processes(home, ledger, lock)
+        self._ledger = LoadLedger(ledger)
+        self.judge = Judge(self._ledger, names)
         self._topics = [names.half, names.resolution, names.discarded, *TOPICS, SMALL]
         self._reader: Reader | None = None
 
@@ -110,10 +77,11 @@ class World:
         """Start all of it."""
         try:
             self._doom.unlink(missing_ok=True)
-            if self._scenery.small_disk:
-                self.disk = SmallDisk(self.resolver_home, self._logs / "disk.log")
+            if self.scenery.small_disk:
+                self.disk = SmallDisk(self.resolver_home, self._processes.logs / "disk.log")
             self.start_broker()
-            self._make_topics()
+            make_topics(self.settings)
+            self._read_to_end()
             self.start_agent()
             self.start_load()
             self.start_heeding()
@@ -132,18 +100,17 @@ class World:
         self._end()
 
     def _end(self) -> None:
-        """Let nothing outlive it: kill -9 is what all of this is made for."""
+        """Let nothing outlive it."""
         if self._reader is not None:
             self._reader.close()
-        for process in reversed(self._started):
-            process.end()
+        self._processes.end()
         if self.disk is not None:
             self.disk.end()
 
     def start_broker(self) -> None:
         """Start Kafka and return when it answers."""
         arguments = ["resolver", "broker", "--home", str(self.home)]
-        clock = clock_environment(self.home) if self._scenery.own_clock else {}
+        clock = clock_environment(self.home) if self.scenery.own_clock else {}
         broker = self._start("broker", "Kafka", arguments, clock)
         self.until(lambda: broker.ready or broker.ended, f"Kafka does not start, see {broker.log}")
         broker.check()
@@ -202,9 +169,9 @@ class World:
         setattr(self, name, None)
         return process
 
-    def mark(self) -> None:
-        """Say that now is the moment from which recovery is counted."""
-        self.judge.count_from(time.time())
+    def mark(self, by_check: bool = False) -> None:
+        """Say that now is the moment from which recovery is counted; `by_check`: of checks."""
+        self.judge.count_from(time.time(), by_check)
 
     def doom(self, doom: Doom) -> None:
         """Let the resolver be hit at a line of its log."""
@@ -302,21 +269,9 @@ class World:
         else:
             self.judge.take(self._reader.read(_TURN_SECONDS))
 
-    def _make_topics(self) -> None:
-        admin = admin_client(self.settings)
-        ensure_topics(admin, self.settings, [GROUP])
-        existing = existing_topics(admin)
-        missing = [topic for topic in (*TOPICS, SMALL) if topic not in existing]
-        if missing:
-            small = {"max.message.bytes": str(SMALL_BYTES)}
-            new = [
-                NewTopic(topic, PARTITIONS, 1, config=small if topic == SMALL else {})
-                for topic in missing
-            ]
-            for made in admin.create_topics(new).values():
-                made.result(30)
-            await_topics(admin, missing)
-        self._read_to_end()
+    def undeliverable(self) -> int:
+        """Return how many messages the load has sent that their topic does not take."""
+        return self._ledger.count(Fate.UNDELIVERABLE.name)
 
     def keep(self, kept: Kept) -> None:
         """Say where the resolver is and what its settings are, from its next start on."""
@@ -351,14 +306,4 @@ class World:
     def _start(
         self, name: str, title: str, arguments: list[str], more: Mapping[str, str] | None = None
     ) -> Victim:
-        self._count += 1
-        self._started = [one for one in self._started if one.members()]
-        log = self._logs / f"{self._count:04}-{name}.log"
-        environment = {**clean_environment(), LEDGER: str(self._ledger_file), **(more or {})}
-        is_on_disk = name in ("resolver", "land")
-        prefix = self.disk.prefix if self.disk is not None and is_on_disk else ()
-        process = Victim(
-            title, arguments, self.home, log, environment, self._lock, _STOP_SECONDS, prefix
-        )
-        self._started.append(process)
-        return process
+        return self._processes.start(name, title, arguments, self.disk, more)

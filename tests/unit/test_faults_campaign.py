@@ -16,9 +16,11 @@ from resolver.faults.fault import Done
 from resolver.faults.judge import Verdict
 from resolver.faults.kept import Kept
 from resolver.faults.plan import FAULTS, Planned
+from resolver.faults.report import summary
 from resolver.faults.results import Audit, Results
+from resolver.faults.scenery import Scenery
 from resolver.faults.stopping import Interrupted
-from resolver.faults.world import Scenery, World
+from resolver.faults.world import World
 
 FAULT = "kill broker"
 WORLD = "mixed-1"
@@ -58,8 +60,11 @@ class Told:
     def __init__(self) -> None:
         self.rounds: list[BaseException | None] = []
         self.audits: list[BaseException | None] = []
+        self.lost: list[str] = []
 
-    def fault(self, _world: Any, _chance: random.Random) -> Done:
+    def fault(self, world: Any, _chance: random.Random) -> Done:
+        world.verdict.lost += self.lost
+        self.lost = []
         self._do(self.rounds)
         return Done("done")
 
@@ -116,6 +121,28 @@ def test_a_world_in_which_a_round_failed_is_audited_and_set_aside(
     assert [one.audited for one in results.audits()] == [f"{WORLD}.failed-1", WORLD]
     assert worlds(tmp_path) == [WORLD, f"{WORLD}.failed-1"]
     assert not results.hold
+
+
+def test_a_world_in_which_something_was_lost_is_set_aside_too(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.lost = ["0:7: still open"]
+    run(tmp_path, results)
+    assert [one.audited for one in results.audits()] == [f"{WORLD}.failed-0", WORLD]
+    assert worlds(tmp_path) == [WORLD, f"{WORLD}.failed-0"]
+
+
+def test_a_round_that_lost_something_has_failed_and_is_never_played_again(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.lost, told.audits = ["0:7: still open"], [Interrupted()]
+    with pytest.raises(Interrupted):
+        run(tmp_path, results)
+    (tmp_path / WORLD).rmdir()  # as on another machine
+    run(tmp_path, results)
+    assert [one.lost for one in results.rounds()] == [["0:7: still open"], [], []]
+    assert not results.hold
+    assert "| 3 | 1 |" in summary(results)
 
 
 @pytest.mark.parametrize("interrupted", [[Interrupted()], [None, Interrupted()]])

@@ -18,6 +18,7 @@ from resolver.faults import world as faults_world
 from resolver.faults.judge import Judge, Verdict
 from resolver.faults.ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
 from resolver.faults.load import NAME, TOPICS, Fate
+from resolver.faults.scenery import Scenery
 from resolver.protocol import Names, Outcome, Resolution, Source
 
 NAMES = Names()
@@ -120,7 +121,7 @@ def test_before_the_next_start_an_outcome_must_have_its_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
     """One that is not visible at once, as Kafka ends a transaction topic by topic, is awaited."""
-    world = faults_world.World(tmp_path, faults_world.Scenery(), 1, 0, threading.Event())
+    world = faults_world.World(tmp_path, Scenery(), 1, 0, threading.Event())
     told = Story(tmp_path)
     told.sent()
     reads = [[half(), outcome()], [message()] if comes else []]
@@ -321,4 +322,16 @@ def test_recovery_is_until_a_message_begun_later_is_visible(story: Story) -> Non
     story.take(half("before"), message("before"))
     assert story.judge.recovery is None
     story.take(message("after", at="0:8"))
+    assert story.judge.recovery is not None
+
+
+def test_recovery_of_checks_is_until_a_message_is_visible_that_only_a_check_can_end(
+    story: Story,
+) -> None:
+    story.judge.count_from(time.time() - 1, by_check=True)
+    story.sent("told", "0:7")
+    story.sent("silent", "0:8", fate=Fate.COMMIT_SILENTLY)
+    story.take(half("told"), message("told"))
+    assert story.judge.recovery is None
+    story.take(message("silent", at="0:8"))
     assert story.judge.recovery is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 
 from resolver.errors import FaultError
 from resolver.faults.doomed import Doom
-from resolver.faults.kills import RESOLVE_POINTS
 from resolver.faults.load import IMMUNITY_SECONDS
 from resolver.faults.plan import FAULTS, counts, plan, scenery
+from resolver.faults.points import BETWEEN_TABLES, RESOLVE_POINTS
 from resolver.faults.report import summary
 from resolver.faults.results import Audit, Result, Results
+from resolver.faults.scenery import SHORTENED, Scenery
 from resolver.faults.surroundings import other_settings
-from resolver.faults.world import SHORTENED, Scenery
+from resolver.tables import TABLES
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -40,6 +42,12 @@ def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
     others = ("while broker halted", "while broker down")
     assert min(whole[f"kill resolver {other}"] for other in others) >= 10
     assert whole["zombie past killed broker"] >= 10
+
+
+def test_between_two_tables_is_behind_each_but_the_last() -> None:
+    lines = [f"land's batch 3: 12 rows in {table.name}" for table in TABLES]
+    hit = [[bool(re.search(one, line)) for one in BETWEEN_TABLES] for line in lines]
+    assert [sum(of_line) for of_line in hit] == [1] * (len(TABLES) - 1) + [0]
 
 
 def test_a_shorter_one_has_each_fault() -> None:
