@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import combined, kills, points, rivals, stops, surroundings
 from .damage import (
@@ -126,7 +127,7 @@ def scenery(fault: str) -> Scenery:
 
 @dataclass(frozen=True)
 class Round:
-    """A round: `number` says which of the campaign, `world` where."""
+    """A round: `number` says which of the plan, `world` where."""
 
     number: int
     world: str
@@ -134,7 +135,10 @@ class Round:
 
 
 def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
-    """Return the rounds: of each fault so many, those of a group mixed, and few of all groups."""
+    """Return the rounds: of each fault so many, those of a group mixed, and few of all groups.
+
+    The first world of each group comes before any second one: what breaks is found early.
+    """
     is_short = sum(counts.values()) <= _ROUNDS_PER_WORLD
     groups: dict[str, list[str]] = {}
     for name, count in counts.items():
@@ -142,7 +146,8 @@ def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
         is_mixed = is_short and scenery(name) == Scenery()
         group = "mixed" if is_mixed else FAULTS[name].group
         groups.setdefault(group, []).extend([name] * count)
-    return [Round(number, world, fault) for number, (world, fault) in enumerate(_cut(seed, groups))]
+    cut = sorted(enumerate(_cut(seed, groups)), key=lambda one: one[1].place)
+    return [Round(number, f"{of.group}-{of.place}", of.fault) for number, of in cut]
 
 
 def counts(rounds: int | None, only: list[str]) -> dict[str, int]:
@@ -154,8 +159,16 @@ def counts(rounds: int | None, only: list[str]) -> dict[str, int]:
     return {name: max(1, count * rounds // total) for name, count in chosen.items()}
 
 
-def _cut(seed: int, groups: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
+class _Cut(NamedTuple):
+    """A round in the `place`th world of its group, from 1."""
+
+    group: str
+    place: int
+    fault: str
+
+
+def _cut(seed: int, groups: Mapping[str, list[str]]) -> Iterator[_Cut]:
     for group, faults in groups.items():
         random.Random(f"{seed} {group}").shuffle(faults)  # noqa: S311 - repeatable is what it is for
-        for place, fault in enumerate(faults):
-            yield f"{group}-{place // _ROUNDS_PER_WORLD + 1}", fault
+        for before, fault in enumerate(faults):
+            yield _Cut(group, before // _ROUNDS_PER_WORLD + 1, fault)

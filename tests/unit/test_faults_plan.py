@@ -63,6 +63,19 @@ def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
     assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
 
 
+def test_every_group_has_its_first_world_before_any_has_its_second() -> None:
+    rounds = plan(1, dict.fromkeys(["kill broker", "zombie", "full disk"], 41))
+    assert list(dict.fromkeys(one.world for one in rounds)) == [
+        *("kills-1", "zombies-1", "disk-1"),
+        *("kills-2", "zombies-2", "disk-2"),
+    ]
+    # Numbers are those of the group's own order: a world has consecutive ones, wherever it is.
+    assert sorted(one.number for one in rounds) == list(range(123))
+    for world in ("kills-1", "disk-1"):
+        numbers = [one.number for one in rounds if one.world == world]
+        assert numbers == list(range(numbers[0], numbers[0] + 40))
+
+
 def test_results_are_gone_on_with_and_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     with pytest.raises(FaultError, match="leave out --resume"):
