@@ -13,9 +13,10 @@ from . import delivered, overdue
 from .copies import check_events, copied_halves, copies_rule, discard_events, refusal_events
 from .halves import half_events
 from .ops import ends, malformed, read_ops, unreadable
-from .refusals import compared, expected
+from .refusals import compared, refusable_ends
 from .report import Finding, Invariant, Report, Violation
-from .rules import Rule, half_should_be_there, is_auditable, rules
+from .rule import Rule, half_should_be_there, is_auditable
+from .rules import rules
 from .snapshot import Snapshot, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
@@ -66,9 +67,9 @@ def audit(
         by_queue = queues(spark, snapshot, known, with_topics, *beside)
         events = [*_events(snapshot, not_read, settings, with_topics), ends(ops), *sources.events]
         rows = transactions(events, by_queue, settings, known.count)
-        judged = _judged(rows, snapshot, sources, settings, known.count)
+        judged = _judge(rows, snapshot, sources, settings, known.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
-        refused = compared(judged.expected(), malformed(ops), about_ops, by_queue, known.count)
+        refused = compared(judged.refusable(), malformed(ops), about_ops, by_queue, known.count)
         return judged.report(refused, snapshot, settings, examples, not_read.count())
     finally:
         not_read.unpersist()
@@ -150,9 +151,9 @@ def _about_ops(quarantine: DataFrame, not_read: DataFrame, settings: Settings) -
     return about_ops.join(F.broadcast(place), ["queue", "refused_offset"], "left_anti")
 
 
-def _judged(
+def _judge(
     rows: DataFrame, snapshot: Snapshot, sources: _Sources, settings: Settings, runs: int
-) -> _Judged:
+) -> _JudgedRows:
     """Join what the rules need besides, and apply them all."""
     applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule()]
     counted = _counts()
@@ -162,10 +163,10 @@ def _judged(
         rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
         applied += delivered.delivery_rules()
         counted |= delivered.delivery_counts()
-    return _Judged(rows, applied, counted, settings, runs)
+    return _JudgedRows(rows, applied, counted, settings, runs)
 
 
-class _Judged:
+class _JudgedRows:
     """The rows of transactions, judged in one pass; what is kept is small if little is wrong."""
 
     def __init__(
@@ -180,8 +181,8 @@ class _Judged:
         checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
         counts = [F.count_if(what).alias(name) for name, what in counted.items()]
         self._parts = (
-            rows.withColumn("violations", _violations(applied))
-            .withColumn("expected", expected(settings, runs))
+            rows.withColumn("violations", _violated(applied))
+            .withColumn("refusable", refusable_ends(settings, runs))
             .withColumn("found", _found())
             .withColumn("part", F.spark_partition_id())
             .groupBy("part")
@@ -189,9 +190,9 @@ class _Judged:
             .persist()
         )
 
-    def expected(self) -> DataFrame:
+    def refusable(self) -> DataFrame:
         """Return which ends have to be, or may be, in quarantine."""
-        return self._parts.select(F.inline("found")).select("queue", F.inline("expected"))
+        return self._parts.select(F.inline("found")).select("queue", F.inline("refusable"))
 
     def report(
         self,
@@ -239,7 +240,7 @@ class _Judged:
         return checked
 
 
-def _violations(applied: list[Rule]) -> Column:
+def _violated(applied: list[Rule]) -> Column:
     """Return what violates a rule in a row."""
     all_rules = F.array(
         *[
@@ -257,9 +258,9 @@ def _found() -> Column:
         F.coalesce("half.id", "outcome.id").alias("transaction_id"),
         F.concat_ws(":", "queue", "offset").alias("half_offset"),
         "violations",
-        "expected",
+        "refusable",
     )
-    return F.when((F.size("violations") > 0) | (F.size("expected") > 0), found)
+    return F.when((F.size("violations") > 0) | (F.size("refusable") > 0), found)
 
 
 def _counts() -> dict[str, Column]:

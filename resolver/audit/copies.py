@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ..protocol import names as n
 from .halves import content, headers_read
 from .report import Invariant
-from .rules import Rule, first_wrong, half_should_be_there, yes
+from .rule import Rule, first_wrong, half_should_be_there, yes
 from .snapshot import Snapshot
 
 

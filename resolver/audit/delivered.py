@@ -13,7 +13,7 @@ from ..tables.reading import header_last, offset_of, queue_of
 from .copies import discard_events
 from .halves import content
 from .report import Invariant
-from .rules import Rule, first_wrong, is_auditable, yes
+from .rule import Rule, first_wrong, is_auditable, yes
 from .snapshot import Snapshot
 from .topics import Ranges, compacted, readable, records
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ..protocol import names as n
 from ..settings import Settings
 from .report import Invariant
-from .rules import Rule, first_wrong, is_auditable, op_of, yes
+from .rule import Rule, first_wrong, is_auditable, op_of, yes
 from .snapshot import Runs, Snapshot
 from .transactions import first_deadline_ms
 

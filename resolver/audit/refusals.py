@@ -7,22 +7,22 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .ops import WHOLE
-from .rules import half_should_be_there
+from .rule import half_should_be_there
 from .transactions import by_unreadable_op, decided, fits, is_late
 
 #: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
 #: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
-_EXPECTED = (
+_REFUSABLE = (
     "struct<op_offset:bigint,element:int,reasons:array<string>,needed:boolean,"
     "forgotten_ms:bigint,transaction_id:string,half_offset:string>"
 )
 
 
-def expected(settings: Settings, runs: int) -> Column:
-    """Return, for a transaction's row, its ends as `_EXPECTED`, but for the one that won."""
+def refusable_ends(settings: Settings, runs: int) -> Column:
+    """Return, for a transaction's row, its ends as `_REFUSABLE`, but for the one that won."""
     others = F.filter("ends", lambda end: ~_has_won(end))
-    return F.transform(others, lambda end: _expected(end, settings, runs)).cast(
-        f"array<{_EXPECTED}>"
+    return F.transform(others, lambda end: _refusable(end, settings, runs)).cast(
+        f"array<{_REFUSABLE}>"
     )
 
 
@@ -33,8 +33,8 @@ def _has_won(end: Column) -> Column:
     return F.coalesce(has_won, F.lit(False))
 
 
-def _expected(end: Column, settings: Settings, runs: int) -> Column:
-    reasons, needed = _judged(end, settings, runs)
+def _refusable(end: Column, settings: Settings, runs: int) -> Column:
+    reasons, needed = _reasons(end, settings, runs)
     said = F.col("outcome")
     # One that was made up, before its half was there: that did not fit, whatever came to be there.
     then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
@@ -57,7 +57,7 @@ def _expected(end: Column, settings: Settings, runs: int) -> Column:
     )
 
 
-def _judged(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
+def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
     """Return for which reasons an end may be refused (null: any), and whether it must be."""
     first, place = F.col("first"), F.struct(end["op_offset"], end["position"])
     before = first.isNull() | (place < F.struct(first["op_offset"], first["position"]))
@@ -91,14 +91,14 @@ def _judged(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]
 
 
 def compared(
-    expected: DataFrame, malformed: DataFrame, quarantine: DataFrame, queues: DataFrame, runs: int
+    refusable: DataFrame, malformed: DataFrame, quarantine: DataFrame, queues: DataFrame, runs: int
 ) -> DataFrame:
-    """Return a row per element that is expected or found in quarantine, with `detail` if wrong.
+    """Return a row per element that is refusable or found in quarantine, with `detail` if wrong.
 
-    `expected` has queue and the fields of `_EXPECTED`, `malformed` is what `ops.malformed` gives,
+    `refusable` has queue and the fields of `_REFUSABLE`, `malformed` is what `ops.malformed` gives,
     `quarantine` the rows of the table about ops.
     """
-    found = _found(quarantine).join(_wanted(expected, malformed, queues), _PLACE, "full")
+    found = _found(quarantine).join(_wanted(refusable, malformed, queues), _PLACE, "full")
     return found.join(F.broadcast(queues), "queue", "left").select(
         "queue",
         F.coalesce("wanted.transaction_id", "found_id").alias("transaction_id"),
@@ -128,7 +128,7 @@ def _found(quarantine: DataFrame) -> DataFrame:
     )
 
 
-def _wanted(expected: DataFrame, malformed: DataFrame, queues: DataFrame) -> DataFrame:
+def _wanted(refusable: DataFrame, malformed: DataFrame, queues: DataFrame) -> DataFrame:
     decided = F.coalesce(F.col("op_offset") <= F.col("decided_op"), F.lit(False))
     alike = malformed.join(F.broadcast(queues), "queue", "left").select(
         "queue",
@@ -141,7 +141,7 @@ def _wanted(expected: DataFrame, malformed: DataFrame, queues: DataFrame) -> Dat
         F.lit(None).cast("string").alias("half_offset"),
     )
     wanted = F.struct("reasons", "needed", "forgotten_ms", "transaction_id", "half_offset")
-    return expected.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
+    return refusable.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
 
 
 def _detail(runs: int) -> Column:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
 
 from resolver.audit.report import Invariant
 
+from .copied import Copy, Row, as_if_of, more, of, place_of
 from .ledger_story import Story
 from .world import Sent
 
@@ -26,87 +21,6 @@ class Damage:
     invariant: Invariant
     transaction_id: str | None
     half: str | None
-
-
-Row = dict[str, Any]
-
-
-class Copy:
-    """A copy of a story's tables, to be damaged: rows in memory until they are saved."""
-
-    def __init__(self, story: Story, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(story.tables, folder)
-        self._rows: dict[str, list[Row]] = {}
-
-    def change(self, table: str, sent: Sent, **values: Any) -> None:
-        """Change columns of a transaction's rows; a value is new, or what makes it of the old."""
-        self.change_where(table, _of(sent), **values)
-
-    def change_where(self, table: str, where: Callable[[Row], bool], **values: Any) -> None:
-        changed = [_changed_row(row, values) if where(row) else row for row in self._rows_of(table)]
-        assert changed != self._rows[table]
-        self._rows[table] = changed
-
-    def remove(self, table: str, sent: Sent) -> None:
-        self.remove_where(table, _of(sent))
-
-    def remove_where(self, table: str, where: Callable[[Row], bool]) -> None:
-        self._rows[table] = [row for row in self._rows_of(table) if not where(row)]
-
-    def last_end(self, sent: Sent) -> tuple[int, int]:
-        """Return the last op that names a transaction: its offset, and where in it that is."""
-        return max(
-            (int(row["source_offset"]), row["offsets"].index(sent.offset))
-            for row in self._rows_of("op")
-            if row["queue"] == sent.queue and sent.offset in (row["offsets"] or [])
-        )
-
-    def last_op(self, sent: Sent) -> int:
-        return self.last_end(sent)[0]
-
-    def repeat(self, table: str, sent: Sent, **values: Any) -> None:
-        """Add a transaction's rows once more, with other values."""
-        self.repeat_where(table, _of(sent), **values)
-
-    def repeat_where(self, table: str, where: Callable[[Row], bool], **values: Any) -> None:
-        rows = self._rows_of(table)
-        rows += [_changed_row(row, values) for row in rows if where(row)]
-
-    def save(self) -> None:
-        """Write the tables that were changed."""
-        for name, rows in self._rows.items():
-            table = DeltaTable(self.folder / name)
-            schema = pa.schema(table.schema().to_arrow())
-            write_deltalake(table, pa.Table.from_pylist(rows, schema), mode="overwrite")
-
-    def _rows_of(self, table: str) -> list[Row]:
-        if table not in self._rows:
-            rows = DeltaTable(self.folder / table).to_pyarrow_table().to_pylist()
-            self._rows[table] = rows
-        return self._rows[table]
-
-
-def _changed_row(row: Row, values: dict[str, Any]) -> Row:
-    return row | {
-        name: value(row[name]) if callable(value) else value for name, value in values.items()
-    }
-
-
-def _of(sent: Sent) -> Callable[[Row], bool]:
-    return lambda row: (row["queue"], row["offset"]) == (sent.queue, sent.offset)
-
-
-def _place(sent: Sent) -> Row:
-    return {"queue": sent.queue, "offset": sent.offset, "source_offset": _more(100_000)}
-
-
-def as_if_of(sent: Sent) -> Row:
-    return {"transaction_id": sent.half.transaction_id, **_place(sent)}
-
-
-def _more(of_it: Any) -> Callable[[Any], Any]:
-    return lambda value: value + of_it
 
 
 def harmless_changes(copy: Copy, story: Story) -> Iterator[Damage]:
@@ -194,7 +108,7 @@ def _damage_ends(
         "transaction_id": pending.half.transaction_id,
         "stored_at": datetime.fromtimestamp(pending.stored_at_ms / 1_000, timezone.utc),
     }
-    copy.repeat("resolution", other, **its_own, **_place(pending))
+    copy.repeat("resolution", other, **its_own, **place_of(pending))
     yield _done("outcome, and no end", Invariant.FIRST_END, pending)
     settled = story.by_name["settled"]
     copy.change_where("op", lambda row: row["actor"] is not None, actor=None)
@@ -203,9 +117,9 @@ def _damage_ends(
 
 def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:
     asked, late = story.by_name["asked"], story.by_name["late"]
-    copy.repeat("check", asked, checks=_more(1), source_offset=_more(100_000))
+    copy.repeat("check", asked, checks=more(1), source_offset=more(100_000))
     yield _done("check after the outcome", Invariant.NO_CHECK_AFTER, asked)
-    copy.repeat("check", late, source_offset=_more(100_000))
+    copy.repeat("check", late, source_offset=more(100_000))
     yield _done("check sent twice", Invariant.CHECK_MAX, late)
     for name, changes in _WRONG_COUNTS.items():
         sent = next(plain)
@@ -218,17 +132,17 @@ def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[
     copy.remove_where("op", lambda row: (row["state"], row["offsets"]) == answers)
     yield _done("given up, and none of its answers is there", Invariant.CHECK_MAX, given_up)
     sent = next(plain)
-    copy.repeat_where("discarded", _of(given_up), **_place(sent))
+    copy.repeat_where("discarded", of(given_up), **place_of(sent))
     yield _done("delivered, and given up too", Invariant.GIVEN_UP, sent)
     lost, another, doubled = story.undeliverable
     copy.remove("discarded", lost)
     yield _done("given up and lost", Invariant.GIVEN_UP, lost)
     copy.change("discarded", another, reason="CHECK_MAX")
     yield _done("given up for another reason", Invariant.GIVEN_UP, another)
-    copy.repeat("discarded", doubled, source_offset=_more(100_000))
+    copy.repeat("discarded", doubled, source_offset=more(100_000))
     yield _done("given up twice", Invariant.GIVEN_UP, doubled)
     unended = story.by_name["forgotten"]
-    copy.repeat_where("discarded", _of(given_up), **_place(unended))
+    copy.repeat_where("discarded", of(given_up), **place_of(unended))
     yield _done("given up, and its outcome lost", Invariant.GIVEN_UP, unended)
 
 
@@ -247,7 +161,7 @@ def _damage_copies(copy: Copy, story: Story) -> Iterator[Damage]:
     named, undeliverable = story.by_name, story.undeliverable[1]
     for table, sent, name, change in (
         ("check", named["late"], "check with another id", {"transaction_id": "a guess"}),
-        ("check", named["settled"], "another group's check", {"source_topic": _more("s")}),
+        ("check", named["settled"], "another group's check", {"source_topic": more("s")}),
         ("check", named["asked"], "check with another body", {"value": b"another"}),
         ("discarded", named["given_up"], "given up with another body", {"value": b"another"}),
         ("discarded", undeliverable, "given up with another header", {"headers": _without_mark}),
@@ -268,7 +182,7 @@ def _damage_refusals(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterato
         transaction_id=sent.half.transaction_id,
         refused_offset=op_offset,
         element=element,
-        **_place(sent),
+        **place_of(sent),
     )
     yield _done("refused, and was the first end", Invariant.QUARANTINE, sent)
     copy.remove("quarantine", conflict)
@@ -311,7 +225,7 @@ def _refuse(copy: Copy, malformed: Sent, half: Sent, reason: str) -> None:
 
 
 def _refused_place(queue: int, offset: int) -> Row:
-    return {"queue": queue, "refused_offset": offset, "source_offset": _more(100_000)}
+    return {"queue": queue, "refused_offset": offset, "source_offset": more(100_000)}
 
 
 def is_malformed_half(row: Row) -> bool:

@@ -21,14 +21,8 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .damage import (
-    Copy,
-    Damage,
-    as_if_of,
-    damage_tables,
-    harmless_changes,
-    is_malformed_half,
-)
+from .copied import Copy, as_if_of
+from .damage import Damage, damage_tables, harmless_changes, is_malformed_half
 from .damage_topic import commit_unlanded, damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 

@@ -1,0 +1,117 @@
+"""The rules for the checks of a transaction: none after its outcome, and not too many."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ..settings import Settings
+from .report import Invariant
+from .rule import Rule, first_wrong, is_auditable, yes
+from .transactions import fits
+
+
+def no_check_after(runs: int) -> Rule:
+    """An outcome says how many checks were sent before it: one with a higher number came after.
+
+    A rebuild counts anew; then only a check that was also written later came after.
+    """
+    said = F.col("outcome")
+
+    def is_after(check: Column) -> Column:
+        later = check["written_ms"] > said["written_ms"]
+        return (check["number"] > said["checks"]) & (F.lit(runs == 1) | later)
+
+    after = F.get(F.filter("checks", is_after), F.lit(0))
+    checked = said.isNotNull() & (F.size("checks") > 0)
+    what = F.concat(
+        F.lit("check "),
+        after["number"].cast("string"),
+        F.concat(F.lit(" after "), said["outcome"], F.lit(", which knows of ")),
+        said["checks"].cast("string"),
+    )
+    return Rule(Invariant.NO_CHECK_AFTER, checked, F.when(checked & after.isNotNull(), what))
+
+
+def check_max(settings: Settings, runs: int) -> Rule:
+    """No more checks are counted than the limit, no more answered than sent, none is sent twice."""
+    said, most = F.col("outcome"), settings.transaction_check_max
+    numbers = F.transform("checks", lambda check: check["number"])
+    repeated = F.size(numbers) > F.size(F.array_distinct(numbers)) * runs
+    sent = F.array_max(numbers) if settings.count_unanswered_checks else F.lit(None).cast("int")
+    # An op that Spark can't read may have answered one.
+    unreadable = F.coalesce("unreadable", F.lit(0))
+    by_ends = F.size(F.filter("ends", _may_have_answered)) + unreadable
+    is_told = is_auditable() & _answers_have_landed(settings)
+    unsaid = said.isNotNull() & (said["checks"].isNull() | said["answered"].isNull())
+    detail = first_wrong(
+        (unsaid, "the outcome does not say how many checks were sent, or answered"),
+        (F.greatest(counted(settings), sent) > most, f"more than {most} counted checks"),
+        (said["answered"] > said["checks"], "more checks answered than sent"),
+        (is_told & (said["answered"] > by_ends), "more checks answered than there are answers"),
+        (repeated, "a check was sent twice"),
+    )
+    if runs == 1 and not settings.count_unanswered_checks:
+        detail = F.coalesce(
+            detail, F.when(_asked_on(settings), f"asked on after more than {most} answers")
+        )
+    return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
+
+
+def _asked_on(settings: Settings) -> Column:
+    """Whether checks were sent though enough had been answered, an outcome or not.
+
+    Counted are checks and answers by turns, each stored so long after the one before that no clocks
+    can be at fault: fewer than there were. One check may have been decided before the last answer
+    was read.
+    """
+    answers = F.filter("ends", lambda end: end["from_check"] & fits(end))
+    times = F.concat(
+        F.transform("checks", lambda check: _at(check["written_ms"], is_answer=False)),
+        F.transform(answers, lambda answer: _at(answer["stored_ms"], is_answer=True)),
+    )
+
+    def then(known: Column, one: Column) -> Column:
+        after = one["ms"] > known["ms"] + settings.broker_clock_skew_ms
+        beyond = known["answered"] > settings.transaction_check_max
+        return (
+            F.when(~after | (one["is_answer"] != known["is_asked"]), known)
+            .when(one["is_answer"], _turn(known["answered"] + 1, False, one["ms"], known["beyond"]))
+            .otherwise(_turn(known["answered"], True, one["ms"], beyond))
+        )
+
+    begin = _turn(F.lit(0), False, F.lit(-(1 << 60)).cast("bigint"), F.lit(False))
+    return F.aggregate(F.array_sort(times), begin, then, lambda known: known["beyond"])
+
+
+def _at(ms: Column, is_answer: bool) -> Column:
+    return F.struct(ms.alias("ms"), F.lit(is_answer).alias("is_answer"))
+
+
+def _turn(answered: Column, is_asked: bool, ms: Column, beyond: Column) -> Column:
+    return F.struct(
+        answered.alias("answered"),
+        F.lit(is_asked).alias("is_asked"),
+        ms.alias("ms"),
+        beyond.alias("beyond"),
+    )
+
+
+def _may_have_answered(end: Column) -> Column:
+    """Whether it may: up to the end, or what ends nothing where the transaction was given up."""
+    not_after = F.coalesce(
+        end["op_offset"] <= F.col("outcome.op_offset"), end["state"] == "UNKNOWN"
+    )
+    return end["from_check"] & fits(end) & not_after
+
+
+def _answers_have_landed(settings: Settings) -> Column:
+    """Whether all ops have landed that had been read when the outcome was written."""
+    said = F.col("outcome")
+    written_by = said["written_ms"] + settings.broker_clock_skew_ms
+    return said["op_offset"].isNotNull() | yes(F.col("op_ms") > written_by)
+
+
+def counted(settings: Settings) -> Column:
+    """Return how many of the checks before the outcome count, by the settings."""
+    return F.col("outcome.checks" if settings.count_unanswered_checks else "outcome.answered")
