@@ -82,8 +82,11 @@ class Checkpoint:
         return self._read("rebuild") is not None
 
     def begin_rebuild(self) -> None:
-        """Make this checkpoint a rebuild; raises `SettingsError` if it has run before."""
-        if not self.is_new():
+        """Make this checkpoint a rebuild; raises `SettingsError` if it has run before.
+
+        A batch that it has planned may have been delivered: by no rebuild, unless it is one.
+        """
+        if not self.is_new() or (self._next_batch() and not self.is_rebuild()):
             raise SettingsError(
                 f"checkpoint {self.path} has batches; a rebuild needs a new one: give another path"
             )

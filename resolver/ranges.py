@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import zip_longest
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -33,8 +34,10 @@ RANGES = (
 
 _TIMEOUT_SECONDS = 10.0
 #: Unless they fit were they all so large, a batch's records are looked into, so many at each end of
-#: each partition. What that says of their size holds for so long, but for batches of more.
+#: each partition, and of a long one at places between. What that says of their size holds for so
+#: long, but for batches of more.
 _LARGE_BYTES, _SAMPLE = 1 << 20, 25
+_APART, _MOST_PLACES = 1_000, 10
 _SAMPLED_FOR_SECONDS, _MANY = 5.0, 2_000
 #: What Kafka sends of a partition at once, or one batch of its records if that is larger.
 _SAMPLE_BYTES = 65_536
@@ -167,7 +170,7 @@ class Ranges(SimpleDataSourceStreamReader):
         both = (Range(*halves), Range(ops_start, ops_end))
         self._records = self._records or Records(self._settings, _SAMPLE_BYTES)
         sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
-        for places in zip(*map(_samples, both), strict=True):
+        for places in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
             for known, read in zip(sampled, self._records.read(queue, *places), strict=True):
                 known += read
         return sum(map(_extrapolated, both, sampled))
@@ -209,9 +212,12 @@ def _count(row: _Row) -> int:
 
 
 def _samples(offsets: Range) -> list[Range]:
-    """Return some offsets at the beginning and at the end."""
+    """Return some offsets at the beginning, at the end, and evenly between."""
     start, end = offsets
-    return [Range(start, min(end, start + _SAMPLE)), Range(max(start, end - _SAMPLE), end)]
+    count = min(_MOST_PLACES, 2 + (end - start) // _APART)
+    last = max(start, end - _SAMPLE)
+    places = [start + (last - start) * place // (count - 1) for place in range(count)]
+    return [Range(place, min(end, place + _SAMPLE)) for place in places]
 
 
 def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:

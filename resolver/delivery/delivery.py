@@ -36,6 +36,8 @@ _RETRY_SECONDS = 600.0
 _PAUSE_SECONDS = 1.0
 #: How often taking over is tried, while the other one tries to stay.
 _CLAIMS = 5
+#: How many groups' check topics are made for a batch: meanwhile nothing is delivered.
+_NEW_GROUPS = 100
 
 
 class Delivery:
@@ -153,12 +155,12 @@ class Delivery:
             raise MarkerMismatch(
                 f"batch {batch} was delivered with digest {marked.digest}, and its replay has "
                 f"{digest}: what decides has changed since. Finish the batch with the version "
-                "that planned it, or start with --rebuild"
+                "that planned it, or start with --rebuild, on a new checkpoint"
             )
         if batch < marked.batch:
             raise MarkerMismatch(
                 f"batch {batch} comes after batch {marked.batch} was delivered: the checkpoint is "
-                "older than its marker, as one from a backup is. Start with --rebuild"
+                "older than its marker, as one from a backup is. Start with --rebuild, on a new one"
             )
         return batch == marked.batch
 
@@ -170,6 +172,10 @@ class Delivery:
                 producer, found = (self._producer, None) if self._producer else self._reconnect()
                 if found == marker:
                     break  # the commit came through, only its answer did not
+                if found is not None and found.batch > marker.batch:
+                    # So did that of a batch given up since, and what is kept alive is its marker.
+                    marker = found
+                    break
                 self._make_check_topics(decisions)
                 deliverable, narrow = self._undeliverable.sort(decisions)
                 producer.write(_messages(deliverable), marker, narrow)
@@ -212,29 +218,39 @@ class Delivery:
         self._closing.wait(_PAUSE_SECONDS)
 
     def _make_check_topics(self, decisions: list[Decision]) -> None:
-        """Make the check topic of groups that are met for the first time, one by one.
+        """Make the check topics of groups that are met for the first time, so many in a batch.
 
-        Where that fails, only this group's checks are left out, and tried again with the next.
+        Of others, and of a group whose topic can't be made, checks are left out, and tried again
+        with the next ones.
         """
         topics = {decision.message.topic for decision in decisions if decision.message}
         checked = {topic: self._names.checked_group(topic) for topic in topics}
         groups = {topic: group for topic, group in checked.items() if group is not None}
         if not groups or not self._settings.create_check_topics:
             return
-        for topic in sorted(self._undeliverable.missing(set(groups))):
-            group = groups[topic]
-            logger.info("making the check topic of group %s", group)
-            try:
-                ensure_topics(admin_client(self._settings), self._settings, [group])
-            except (TxResolverError, KafkaException, FutureTimeout) as error:
-                logger.warning(
-                    "the check topic of group %s can't be made: %s. Until it is there its checks "
-                    "are left out, and halves that nobody ended are discarded after %d hours",
-                    group,
-                    error,
-                    self._settings.file_reserved_hours,
-                )
+        missing = sorted(self._undeliverable.missing(set(groups)))[:_NEW_GROUPS]
+        if missing:
+            self._meet([groups[topic] for topic in missing])
         self._undeliverable.look_again()
+
+    def _meet(self, groups: list[str]) -> None:
+        """Make check topics at once; one that can't be made fails all, so then by halves."""
+        logger.info("making the check topic of group %s", ", ".join(groups))
+        try:
+            ensure_topics(admin_client(self._settings), self._settings, groups)
+        except (TxResolverError, KafkaException, FutureTimeout) as error:
+            if len(groups) > 1 and not isinstance(error, FutureTimeout):
+                middle = len(groups) // 2
+                self._meet(groups[:middle])
+                self._meet(groups[middle:])
+                return
+            logger.warning(
+                "the check topic of group %s can't be made: %s. Until it is there its checks "
+                "are left out, and halves that nobody ended are discarded after %d hours",
+                ", ".join(groups),
+                repr(error) if isinstance(error, FutureTimeout) else error,
+                self._settings.file_reserved_hours,
+            )
 
 
 def _messages(decisions: list[Decision]) -> Iterator[Message]:

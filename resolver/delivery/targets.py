@@ -36,10 +36,12 @@ _RECORD_BYTES = 3
 class Target(NamedTuple):
     """A topic; `max_bytes` is None where the broker does not tell us, `oldest_ms` without a limit.
 
+    `stalled`: partitions that take nothing now, for want of a leader or of replicas in sync.
     `oldest_ms`: how long ago a message's own time may be.
     """
 
     partitions: int
+    stalled: tuple[int, ...]
     writable: bool
     compacted: bool
     max_bytes: int | None
@@ -91,6 +93,7 @@ def _target(found: Any, config: dict[str, Any] | None) -> Target:
     allowed = found.authorized_operations
     return Target(
         partitions=len(found.partitions),
+        stalled=_stalled(found, config),
         # Kafka says of its own topics that they may be written, and refuses them, namelessly.
         writable=not found.is_internal
         and (not allowed or AclOperation.WRITE in allowed or AclOperation.ALL in allowed),
@@ -98,6 +101,11 @@ def _target(found: Any, config: dict[str, Any] | None) -> Target:
         max_bytes=int(config["max.message.bytes"].value) if config else None,
         oldest_ms=_oldest(config) if config else None,
     )
+
+
+def _stalled(found: Any, config: dict[str, Any] | None) -> tuple[int, ...]:
+    fewest = int(config["min.insync.replicas"].value) if config else 1
+    return tuple(one.id for one in found.partitions if not one.leader or len(one.isr) < fewest)
 
 
 def _oldest(config: dict[str, Any]) -> int | None:

@@ -194,7 +194,10 @@ class TransactionalProducer:
             if least is None or left < least:
                 least, give_up_at = left, time.monotonic() + _FLUSH_SECONDS
             if time.monotonic() > give_up_at:
-                said = f"{left} records were not sent, to {', '.join(self._not_sent())}"
+                said = (
+                    f"{left} records were not sent, to {', '.join(self._not_sent())}: has each "
+                    "partition there a leader, and enough replicas in sync?"
+                )
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
         self._raise_failures()
         self._on_their_way = {}

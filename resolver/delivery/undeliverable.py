@@ -111,8 +111,9 @@ class Undeliverable:
     def sort(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
         """Return decisions that can be written, and what is to be sent in small parts.
 
-        A commit that can't be delivered is replaced by its end; a check of a group without a topic
-        is left out, as the next one will be sent again; an output that is too large is cut.
+        A commit that can't be delivered is replaced by its end; a check of a group whose topic is
+        not there or takes nothing is left out, as the next one will be sent again; an output that
+        is too large is cut.
         """
         writable, narrow = self._sort(decisions)
         if any(now is not before for now, before in zip(writable, decisions, strict=False)):
@@ -227,6 +228,9 @@ class Undeliverable:
             return f"topic {topic} does not exist; make it with `{make}`"
         if not target.writable:
             return f"no permission to write to topic {topic}; grant it to the resolver"
+        if target.stalled and self._is_check(topic):
+            partitions = ", ".join(map(str, target.stalled))
+            return f"topic {topic} has no leader, or too few replicas in sync, of {partitions}"
         return self._learned.topics.get(topic)
 
     def _leave_out(self, message: Message, error: str) -> None:

@@ -17,6 +17,8 @@ from .queue import SEGMENT
 from .store import Store
 
 CHUNK_BYTES = 512 * 1024
+#: How many chunks are kept in memory at most: ends may be scattered over all that pends.
+_IN_MEMORY = 64
 
 
 class Body(NamedTuple):
@@ -59,7 +61,7 @@ class Bodies:
         return chunks
 
     def get(self, chunk: int, offset: int) -> Body:
-        """Return one body, reading its chunk once."""
+        """Return one body; to ask chunk by chunk reads each once."""
         return self._chunk(chunk)[offset]
 
     def keep(self, chunk: int, alive: npt.NDArray[np.int64]) -> None:
@@ -77,6 +79,8 @@ class Bodies:
 
     def _chunk(self, chunk: int) -> dict[int, Body]:
         if chunk not in self._loaded:
+            if len(self._loaded) == _IN_MEMORY:
+                del self._loaded[next(iter(self._loaded))]
             rows = msgpack.unpackb(self._store.get(_key(chunk)) or b"\x90")
             self._loaded[chunk] = {row[0]: _body(*row) for row in rows}
         return self._loaded[chunk]

@@ -98,13 +98,16 @@ class Pending:
 
     def halves(self, rows: Indices) -> list[HalfAt]:
         """Return the halves of the rows, read from the state where they are not of this batch."""
-        picked = self.rows[rows]
+        by_chunk = np.argsort(self.rows["chunk"][rows], kind="stable")
+        picked = self.rows[rows[by_chunk]]
         offsets, chunks = picked["offset"].tolist(), picked["chunk"].tolist()
         stored = picked["stored_at"].tolist()
-        return [
+        read = (
             self._new[offset].at if chunk < 0 else self._decode(offset, chunk, stored_at)
             for offset, chunk, stored_at in zip(offsets, chunks, stored, strict=True)
-        ]
+        )
+        halves = dict(zip(by_chunk.tolist(), read, strict=True))
+        return [halves[place] for place in range(len(rows))]
 
     def least_deadline(self) -> int | None:
         """Return the least deadline of all that is pending, after `save`."""

@@ -7,19 +7,33 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import msgpack
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from resolver.broker import Broker
 from resolver.broker.jars import kafka_classpath
 from resolver.broker.java import find_java
 from resolver.delivery import Delivery
 from resolver.delivery.packed import Decision, Message, as_message
-from resolver.errors import MarkerMismatch, ResolverError
+from resolver.errors import DeliveryError, MarkerMismatch, ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, commit_record
 from resolver.rebuild import ensure_all_topics, refuse_gaps
@@ -88,6 +102,24 @@ def test_a_checkpoint_older_than_its_marker_is_refused(deliveries: Deliveries, r
         delivery.deliver(2, _parts(_message(real, b"old")))
 
 
+def test_to_keep_the_marker_takes_no_batch_back(
+    settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one whose commit came through, of which the resolver never heard before it gave up."""
+    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    batch = _parts(_message(real, b"second"))
+    first = deliveries("checkpoint")
+    first.start(is_new=True)
+    first.deliver(0, _parts(_message(real, b"first")))
+    with _losing_an_answer(first), pytest.raises(DeliveryError, match="batch 1 is not written yet"):
+        first.deliver(1, batch)
+    first.keep_alive(seconds=-1)
+    again = deliveries("checkpoint")
+    again.start(is_new=False)
+    again.deliver(1, batch)
+    assert _values(settings, real) == [b"first", b"second"]
+
+
 @pytest.mark.parametrize("is_new", [True, False])
 def test_where_the_marker_is_lost_nothing_is_delivered_anew(
     settings: Settings, deliveries: Deliveries, is_new: bool
@@ -116,8 +148,10 @@ def test_a_check_topic_that_cannot_be_made_stops_nothing(
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     unwritable = _message(names.check("a_b"), b"asked in vain")
-    delivery.deliver(0, _parts(unwritable, unwritable, _message(real, b"delivered")))
+    others = [_message(names.check(group), b"asked") for group in ("a", "b")]
+    delivery.deliver(0, _parts(unwritable, unwritable, *others, _message(real, b"delivered")))
     assert _values(settings, real) == [b"delivered"]
+    assert [_values(settings, names.check(group)) for group in ("a", "b")] == [[b"asked"]] * 2
     made, left_out = (
         record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
     )
@@ -139,6 +173,23 @@ def test_a_check_topic_that_was_deleted_stops_nothing(
     admin.delete_topics([topic])[topic].result(30)
     delivery.deliver(1, _parts(_message(topic, b"asked in vain"), _message(real, b"second")))
     assert _values(settings, real) == [b"first", b"second"]
+
+
+def test_a_check_topic_that_takes_nothing_stops_nothing(
+    settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here for want of replicas in sync: then librdkafka tries on and on."""
+    topic = Names(settings.topic_prefix).check("orders")
+    admin = admin_client(settings)
+    ensure_topics(admin, settings, ["orders"])
+    entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+    config = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([config])[config].result(30)
+    delivery = deliveries("checkpoint")
+    delivery.start(is_new=True)
+    delivery.deliver(0, _parts(_message(topic, b"asked in vain"), _message(real, b"delivered")))
+    assert _values(settings, real) == [b"delivered"]
+    assert f"topic {topic} has no leader, or too few replicas in sync, of 0" in caplog.text
 
 
 def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Settings) -> None:
@@ -252,6 +303,24 @@ def test_a_batch_has_its_time_while_a_slow_kafka_takes_more_and_more_of_it(
     finally:
         delivery.close()
     assert len(_values(settings, real)) == 40
+
+
+@contextmanager
+def _losing_an_answer(delivery: Delivery) -> Iterator[None]:
+    """Let the next commit reach Kafka, its answer be lost, and the resolver be told to stop."""
+
+    class Losing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "transaction committed" in record.getMessage():
+                delivery.give_up()
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    logger, losing = logging.getLogger("resolver.delivery"), Losing()
+    logger.addHandler(losing)
+    try:
+        yield
+    finally:
+        logger.removeHandler(losing)
 
 
 def _limit(kafka: Broker, client: str, bytes_per_second: int) -> None:

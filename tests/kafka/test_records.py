@@ -144,7 +144,16 @@ def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
     topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(4_000)))
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
     ((_, _, end, *_),), _ = source.read(source.initialOffset())
-    assert 800 < end < 1_400  # half of those sampled are small
+    assert 500 < end < 800  # a sixth of those sampled is small
+
+
+def test_a_burst_of_large_records_within_a_batch_tells_too(topics: ProtocolTopics) -> None:
+    halves = topics.names.half
+    for body in (b"small", b"x" * 2_000, b"small"):
+        topics.write(*(Record(halves, None, body, [], 0) for _ in range(3_000)))
+    source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
+    ((_, _, end, *_),), _ = source.read(source.initialOffset())
+    assert 1_000 < end < 3_000  # 500 were they all large
 
 
 def test_few_records_may_be_too_large_for_a_batch_too(topics: ProtocolTopics) -> None:
