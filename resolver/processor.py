@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgpack
 import numpy as np
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -19,7 +20,7 @@ from .garbage import collection_put_off
 from .planned import PlannedSettings
 from .protocol import Names, Outcome
 from .ranges import RANGES
-from .records import Range, Records
+from .records import Range, Records, Seen
 from .settings import Settings
 from .step import Changes, Plan, ops_to_read, settle, step
 
@@ -37,6 +38,8 @@ _HASH_SEED = 42
 _KEY = StructType([StructField("key", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
 _GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
+#: Where the state has what was read last, beside the keys of the step.
+_SEEN = "seen"
 _reader: Records | None = None
 
 
@@ -148,9 +151,10 @@ class QueueProcessor(StatefulProcessor):
         settings = self._planned.at(batch.batch_id)
         halves = Range(halves_start, plan.halves_end)
         ops = Range(*ops_to_read(self._state, queue, plan))
-        read = _records(self._kafka).read(queue, halves, ops)
+        seen = self._state.seen()
+        read = _records(self._kafka).read(queue, halves, ops, seen)
         changes, decisions = step(self._state, queue, plan, *read, now, settings)
-        self._state.apply(changes)
+        self._state.apply(changes | {_SEEN: msgpack.packb(seen)})
         parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
         return list(_rows(queue, decisions.wake_at_ms, parts))
 
@@ -172,6 +176,11 @@ class _State(Mapping[str, bytes]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def seen(self) -> dict[str, Seen]:
+        """Return what was read last of the queue's topics."""
+        packed = self.get(_SEEN, b"\x80")
+        return {topic: Seen(*record) for topic, record in msgpack.unpackb(packed).items()}
 
     def apply(self, changes: Changes) -> None:
         """Write what a step changed."""

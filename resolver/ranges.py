@@ -170,8 +170,9 @@ class Ranges(SimpleDataSourceStreamReader):
         both = (Range(*halves), Range(ops_start, ops_end))
         self._records = self._records or Records(self._settings, _SAMPLE_BYTES)
         sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
-        for places in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
-            for known, read in zip(sampled, self._records.read(queue, *places), strict=True):
+        for halves_at, ops_at in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
+            found = self._records.read(queue, halves_at, ops_at)
+            for known, read in zip(sampled, found, strict=True):
                 known += read
         return sum(map(_extrapolated, both, sampled))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .errors import ResolverError
 from .headers import headers_of
@@ -46,6 +47,27 @@ class Range(NamedTuple):
     end: int
 
 
+class Seen(NamedTuple):
+    """A record that was read, and the epoch of the leader that stored it."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass
+class _Reading:
+    """What is left of ranges, what was found of them, and of each partition the last message."""
+
+    left: dict[_Place, Range]
+    found: dict[_Place, list[StoredRecord]]
+    last: dict[_Place, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, asked: dict[_Place, Range]) -> _Reading:
+        left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
+        return cls(left, {place: [] for place in asked})
+
+
 class Records:
     """A reader of one queue after another; to make one costs more than to read a batch.
 
@@ -77,40 +99,75 @@ class Records:
         return self._settings == settings
 
     def read(
-        self, queue: int, halves: Range, ops: Range
+        self, queue: int, halves: Range, ops: Range, seen: dict[str, Seen] | None = None
     ) -> tuple[list[StoredRecord], list[StoredRecord]]:
         """Return a queue's halves and ops in these ranges, in offset order.
 
-        Records of aborted transactions are passed over. Raises `ResolverError`.
+        Records of aborted transactions are passed over. `seen` has by topic what was read last
+        before, and is brought up to date. Raises `ResolverError`, also where that is gone: a
+        partition that has lost its last records may have others in their place by now.
         """
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
-        found: dict[_Place, list[StoredRecord]] = {place: [] for place in asked}
-        left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
-        self._assign(left, found)
-        try:
-            self._read(left, found)
-        finally:
-            self._consumer.incremental_unassign([TopicPartition(*at) for at in left])
-        halves_found, ops_found = found.values()
+        reading = self._all_of(asked)
+        if seen is not None:
+            self._bring_up_to_date(seen, reading.last)
+        halves_found, ops_found = reading.found.values()
         return halves_found, ops_found
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
 
-    def _assign(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
+    def _bring_up_to_date(self, seen: dict[str, Seen], last: dict[_Place, Any]) -> None:
+        for place, message in last.items():
+            epoch, before = message.leader_epoch(), seen.get(place[0])
+            if epoch is None:
+                continue  # a broker without them
+            if before is not None and epoch > before.epoch:
+                self._see_still_there(place, before)
+            seen[place[0]] = Seen(message.offset(), epoch)
+
+    def _see_still_there(self, place: _Place, before: Seen) -> None:
+        """Read again what was read last, now that there is another leader's record behind it."""
+        try:
+            partition = TopicPartition(*place)
+            first, _ = self._consumer.get_watermark_offsets(partition, _PATIENCE_SECONDS)
+        except KafkaException as error:
+            raise ResolverError(f"where {place} begins is not known: {error}") from error
+        if before.offset < first:
+            return  # deleted since, as it was old enough
+        message = self._all_of({place: Range(before.offset, before.offset + 1)}).last.get(place)
+        if message is None or message.leader_epoch() != before.epoch:
+            raise ResolverError(
+                f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
+                "were read, and has others in their place, so transactions may be lost. Start with "
+                "--rebuild, on a new checkpoint, to go on with what is left"
+            )
+
+    def _all_of(self, asked: dict[_Place, Range]) -> _Reading:
+        reading = _Reading.of(asked)
+        self._assign(reading)
+        try:
+            self._read(reading)
+        finally:
+            self._consumer.incremental_unassign([TopicPartition(*at) for at in reading.left])
+        return reading
+
+    def _assign(self, reading: _Reading) -> None:
         """Begin to fetch what is left of ranges, behind what was found of them."""
+        left, found = reading.left, reading.found
         self._consumer.incremental_assign(
             [TopicPartition(*at, _next(offsets, found[at])) for at, offsets in left.items()]
         )
 
-    def _read(self, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]) -> None:
+    def _read(self, reading: _Reading) -> None:
+        left = reading.left
         heard_at, anew_after, error = time.monotonic(), _ANEW_SECONDS, ""
         while left:
             # It waits for as many as it is asked for: wait for one, then take what is there.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
-            heard = [self._take(message, left, found) for message in messages]
+            heard = [self._take(message, reading) for message in messages]
             if None in heard:
                 heard_at, anew_after = time.monotonic(), _ANEW_SECONDS
             error = next(filter(None, reversed(heard)), error)
@@ -128,26 +185,26 @@ class Records:
                 logger.warning("no records for %.0f s (%s): asking by a new client", silent, why)
                 self._consumer.close()
                 self._consumer = Consumer(self._config)
-                self._assign(left, found)
+                self._assign(reading)
 
-    def _take(
-        self, message: Any, left: dict[_Place, Range], found: dict[_Place, list[StoredRecord]]
-    ) -> str | None:
+    def _take(self, message: Any, reading: _Reading) -> str | None:
         """Take a record or a range's end; return what is wrong where it is neither."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return self._refuse(message)
         place = (message.topic(), message.partition())
-        offsets, offset = left.get(place), message.offset()
+        offsets, offset = reading.left.get(place), message.offset()
         if offsets is None:
             return None  # read already
         if error is None and offset < offsets.end:
-            if offset < _next(offsets, found[place]):
+            found = reading.found[place]
+            if offset < _next(offsets, found):
                 raise ResolverError(f"{place} gave offset {offset} out of order; start again")
-            found[place].append(_stored(message, offset))
+            found.append(_stored(message, offset))
+            reading.last[place] = message
             offset += 1
         if offset >= offsets.end:
-            self._finish(place, left)
+            self._finish(place, reading.left)
         elif error is not None:
             return (
                 f"It ends at {offset}: if it has lost its last records, transactions may be lost; "

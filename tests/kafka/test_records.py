@@ -22,7 +22,7 @@ from resolver.errors import ResolverError
 from resolver.kafka import admin_client
 from resolver.protocol import Record, StoredRecord
 from resolver.ranges import KNOWN, Offsets, Ranges
-from resolver.records import Range, Records
+from resolver.records import Range, Records, Seen
 from resolver.settings import Settings
 from resolver.topics import ensure_topics
 
@@ -228,6 +228,38 @@ def test_what_was_asked_for_while_a_broker_was_killed_is_read_when_it_is_back(
         records.close()
 
 
+def test_records_in_the_place_of_lost_ones_are_not_taken_for_what_comes_next(
+    tmp_path: Path,
+) -> None:
+    """As after a machine without power, whose disk had not all that Kafka had acknowledged."""
+    with Broker(tmp_path) as broker:
+        topics = ProtocolTopics(broker.bootstrap, "tx.")
+        topics.make()
+        records, seen = Records(topics.settings), dict[str, Seen]()
+        write_alone(topics, range(10))
+        records.read(0, Range(0, 10), NOTHING, seen)
+        assert seen[topics.names.half].offset == 9
+
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.stop()
+        broker.start()
+        write_alone(topics, range(10, 20))  # nothing is lost, and a later leader stores them
+        records.read(0, Range(10, 12), NOTHING, seen)
+        records.read(0, Range(12, 15), NOTHING, seen)
+        records.read(0, Range(15, 20), NOTHING, seen)
+        assert seen[topics.names.half].offset == 19
+
+        os.kill(broker.pid, signal.SIGKILL)
+        broker.stop()
+        lose_behind(tmp_path, f"{topics.names.half}-0", count=17)
+        broker.start()
+        write_alone(topics, range(17, 25))
+        for reader in (records, Records(topics.settings)):
+            with pytest.raises(ResolverError, match=r"lost records up to 19.*--rebuild"):
+                reader.read(0, Range(20, 25), NOTHING, seen)
+            reader.close()
+
+
 def test_each_range_begins_where_the_last_one_ended(
     topics: ProtocolTopics, records: Records
 ) -> None:
@@ -240,6 +272,21 @@ def test_each_range_begins_where_the_last_one_ended(
         assert ops == []
         read += offsets(halves)
     assert read == list(range(3_000))
+
+
+def write_alone(topics: ProtocolTopics, numbers: range) -> None:
+    """Write records, each as a batch of its own."""
+    for number in numbers:
+        topics.write(Record(topics.names.half, None, b"%d" % number, [], 0))
+
+
+def lose_behind(home: Path, partition: str, count: int) -> None:
+    """Cut a partition's log behind so many batches, which Kafka then recovers."""
+    (log,) = home.glob(f"**/{partition}/*.log")
+    stored, end = log.read_bytes(), 0
+    for _ in range(count):
+        end += 12 + int.from_bytes(stored[end + 8 : end + 12], "big")
+    os.truncate(log, end)
 
 
 def offsets(records: list[StoredRecord]) -> list[int]:
