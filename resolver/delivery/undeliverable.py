@@ -26,7 +26,7 @@ _MAX_AGE_SECONDS = 60.0
 #: What librdkafka puts into one batch at most (`batch.size`).
 _PRODUCERS_BATCH = 1_000_000
 #: Of a topic that refuses one of many messages: how many bytes are sent at a time, to find it.
-_GROUP_BYTES = 64 * 1024
+_FEW_BYTES = 64 * 1024
 #: What fits wherever as much as a half may be stored.
 _SMALL_BYTES = 256 * 1024
 
@@ -35,9 +35,9 @@ _SMALL_BYTES = 256 * 1024
 class _Learned:
     """Refusals: of topics, of sizes from so many bytes on, of timestamps from one on, of messages.
 
-    Of the topics in `groups` it is not known yet which message is at fault: so many bytes are sent
-    at a time, and alone what is in `suspects`, which was refused together. Why checks are left out
-    was `warned` of.
+    Of the topics in `at_a_time` it is not known yet which message is at fault: so many bytes of
+    them are sent at a time, and alone what is in `suspects`, which was refused together. Why checks
+    are left out was `warned` of.
     """
 
     since: float
@@ -45,7 +45,7 @@ class _Learned:
     sizes: dict[str, int] = field(default_factory=dict)
     stamps: dict[str, int] = field(default_factory=dict)
     messages: dict[Message, str] = field(default_factory=dict)
-    groups: dict[str, int] = field(default_factory=dict)
+    at_a_time: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, set[Message]] = field(default_factory=dict)
     warned: set[str] = field(default_factory=set)
 
@@ -81,10 +81,10 @@ class Undeliverable:
             learned.topics[topic] = refused.error.str()
         elif len(refused.messages) == 1:
             self._learn_of(refused.messages[0], refused)
-        elif topic not in learned.groups:
-            learned.groups[topic] = _GROUP_BYTES
+        elif topic not in learned.at_a_time:
+            learned.at_a_time[topic] = _FEW_BYTES
         elif refused.is_size:  # of all together, it may be
-            learned.groups[topic] //= 8
+            learned.at_a_time[topic] //= 8
         else:
             learned.suspects.setdefault(topic, set()).update(refused.messages)
 
@@ -98,7 +98,7 @@ class Undeliverable:
             learned.messages[message] = refused.error.str()
         learned.suspects.pop(topic, None)
         if not refused.is_size:  # a limit holds for many together too
-            learned.groups.pop(topic, None)
+            learned.at_a_time.pop(topic, None)
 
     def missing(self, topics: set[str]) -> set[str]:
         """Return those of the topics that don't exist."""
@@ -166,7 +166,7 @@ class Undeliverable:
         learned = self._learned
         if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False
-        of_topic = (learned.sizes, learned.stamps, learned.groups)
+        of_topic = (learned.sizes, learned.stamps, learned.at_a_time)
         refused_some = any(topic in known for known in of_topic) or learned.messages
         target = targets[topic]
         limited = target.compacted or not target.writable or target.oldest_ms is not None
@@ -184,8 +184,8 @@ class Undeliverable:
             for topic, target in targets.items()
             if self._is_narrow(topic, targets)
         }
-        for topic, group in self._learned.groups.items():
-            topics[topic] = min(group, topics.get(topic, group))
+        for topic, size in self._learned.at_a_time.items():
+            topics[topic] = min(size, topics.get(topic, size))
         return Narrow(topics, frozenset().union(*self._learned.suspects.values()))
 
     def _error(self, message: Message, target: Target | None) -> str | None:

@@ -12,7 +12,7 @@ from ..errors import MalformedOp
 from . import names as n
 from .record import Headers, Record, short
 
-#: Of an actor, in what is kept of an op while its elements wait and in what is said of one refused.
+#: Of an actor, in what is said of an element that is refused.
 _ACTOR_CHARACTERS = 200
 
 
