@@ -6,12 +6,22 @@ from resolver.errors import ResolverError
 
 _LINES = 3
 _CHARACTERS = 600
+_OF_MEMORY = ("OutOfMemoryError", "MemoryError", "Python worker exited unexpectedly")
+_MORE_MEMORY = (
+    "A process of Spark's has run out of memory, or was killed: set more spark.driver.memory (on a "
+    "cluster spark.executor.memory too), and leave as much to the Python workers beside it"
+)
 
 
 def query_failed(
     query: str, failure: Exception, log: str = "Spark's log", remedy: str = ""
 ) -> ResolverError:
-    """Return the error of a query that failed; `log` is where to read on, `remedy` what to do."""
+    """Return the error of a query that failed; `log` is where to read on, `remedy` what to do.
+
+    Where memory seems to have been too small the remedy is to give more.
+    """
+    if any(sign in str(failure) for sign in _OF_MEMORY):
+        remedy = _MORE_MEMORY
     more = f". {remedy}" if remedy else ""
     return ResolverError(f"the query {query} ended: {in_short(str(failure))}; see {log}{more}")
 

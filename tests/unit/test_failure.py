@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pipelines.failure import query_failed
 
 PLAN = """
@@ -50,6 +52,19 @@ py4j.protocol.Py4JJavaError: An error occurred while calling o215.save.
         "o215.save. : org.apache.spark.sql.delta.DeltaIOException: Cannot create "
         "file:/tables/_delta_log; see Spark's log"
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+        "java.lang.OutOfMemoryError: Java heap space",
+    ],
+)
+def test_where_memory_is_too_small_the_remedy_is_not_to_rebuild(said: str) -> None:
+    told = str(query_failed("resolve", Exception(said), remedy="start with --rebuild"))
+    assert "set more spark.driver.memory" in told
+    assert "--rebuild" not in told
 
 
 def test_much_text_is_cut() -> None:
