@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipelines.land_checkpoint import planned
+from pipelines.land_checkpoint import keep_landed, landed_batches, planned
 from pipelines.land_failure import land_failure, start_failure
 from pipelines.land_start import met_others, starting_offsets
 from pipelines.running import STOP_SECONDS, finish_batch, run_until_stopped
@@ -124,24 +124,26 @@ def _query(
 ) -> StreamingQuery:
     records = _records(spark, settings, starting)
     writer = records.writeStream.queryName("land").option("checkpointLocation", str(checkpoint))
-    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables))
+    writer = writer.foreachBatch(_Landing(Names(settings.topic_prefix), tables, checkpoint))
     return _start(spark, _triggered(writer, settings, available_now))
 
 
 class _Landing:
     """What is done with a batch: each table gets its rows, in a commit that it takes once."""
 
-    def __init__(self, names: Names, tables: Path | str) -> None:
+    def __init__(self, names: Names, tables: Path | str, checkpoint: Path | str) -> None:
         self._names = names
         self._tables = tables
+        self._checkpoint = checkpoint
         self._tidied_on: date | None = None
         #: By table, which other queries have written to it, and their last batch.
         self._others: dict[str, dict[str, int]] = {}
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        query_id = _query_id(batch)
+        spark, query_id = batch.sparkSession, _query_id(batch)
         if self._tidied_on is None:
-            self._tidied_on = self._written_on(batch.sparkSession)
+            self._tidied_on = self._written_on(spark)
+        landed = landed_batches(spark, self._checkpoint)
         batch.persist()
         try:
             counts = {row[0]: row[1] for row in batch.groupBy("topic").count().collect()}
@@ -150,9 +152,11 @@ class _Landing:
                 if rows:
                     self._append(table, batch, rows, f"{query_id}.{table.name}", batch_id)
                     logger.debug("land's batch %d: %d rows in %s", batch_id, rows, table.name)
+                    landed[table.name] = batch_id
         finally:
             batch.unpersist()
-        self._tidy(batch.sparkSession)
+        keep_landed(spark, self._checkpoint, batch_id, landed)
+        self._tidy(spark)
         logger.debug("land's batch %d: landed, for Spark to note in its commit log", batch_id)
 
     def _written_on(self, spark: SparkSession) -> date:

@@ -1,4 +1,4 @@
-"""What Spark keeps of the land query in its checkpoint: who it is, and what it has planned."""
+"""What a checkpoint of the land query has: who it is, what it has planned, and what landed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from resolver.checkpoint_files import CheckpointFiles
 
 #: For each topic and partition, the offset behind the last one of a range.
 Offsets = dict[str, dict[int, int]]
+#: A folder beside Spark's own: of its files, named by batches, the last one counts.
+_LANDED = "landed"
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,35 @@ def planned(spark: SparkSession, checkpoint: Path | str) -> Planned | None:
     return Planned(query_id, batch_id, _by_number(json.loads(offsets or "{}")))
 
 
+def landed_batches(spark: SparkSession, checkpoint: Path | str) -> dict[str, int]:
+    """Return by table the last batch with rows of it that has landed, as `keep_landed` kept it."""
+    files = CheckpointFiles(spark, checkpoint)
+    kept = [files.read(f"{_LANDED}/{number}") for number in files.numbers(_LANDED)[-1:]]
+    batches: dict[str, int] = json.loads(kept[0] or "") if kept else {}
+    return batches
+
+
+def keep_landed(
+    spark: SparkSession, checkpoint: Path | str, batch_id: int, batches: dict[str, int]
+) -> None:
+    """Keep what has landed with a batch: tables that have less are older than their checkpoint."""
+    files = CheckpointFiles(spark, checkpoint)
+    before = files.numbers(_LANDED)
+    if batch_id not in before:  # as where a batch is replayed
+        files.create(f"{_LANDED}/{batch_id}", json.dumps(batches))
+    for number in before:
+        if number < batch_id:
+            files.remove(f"{_LANDED}/{number}")
+
+
 def _last_line(files: CheckpointFiles, name: str) -> str | None:
     text = files.read(name)
     return None if text is None else text.strip().rpartition("\n")[2]
 
 
 def _by_number(offsets: dict[str, dict[str, int]]) -> Offsets:
+    if not all(isinstance(partitions, dict) for partitions in offsets.values()):
+        raise ValueError("a file of offsets is cut short")
     return {
         topic: {int(partition): offset for partition, offset in partitions.items()}
         for topic, partitions in offsets.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipelines.land_checkpoint import Offsets, Planned, planned
+from pipelines.land_checkpoint import Offsets, Planned, landed_batches, planned
 from resolver.checkpoint_files import CheckpointFiles
 from resolver.errors import ResolverError
 from resolver.kafka import admin_client
@@ -44,13 +44,14 @@ def starting_offsets(
     between two tables of a batch too: nothing lands twice, nothing is left out. A query that has
     its checkpoint goes on from there, whatever is said here.
 
-    Raises `ResolverError` where the tables are ahead of the checkpoint, or gone: `missing`; and
-    where a topic was made anew.
+    Raises `ResolverError` where the tables are ahead of the checkpoint, behind it, or gone:
+    `missing`; and where a topic was made anew.
     """
     there = [table for table in TABLES if table not in missing]
     known = planned(spark, checkpoint)
     if known is not None:
         _refuse_lost(folder, checkpoint, known, missing)
+        _refuse_behind(spark, folder, checkpoint, known, there)
         _refuse_older(spark, settings, folder, checkpoint, known, there)
     _keep_topics(spark, settings, checkpoint)
     if known is not None or not there:
@@ -84,6 +85,31 @@ def _refuse_lost(
         )
 
 
+def _refuse_behind(
+    spark: SparkSession,
+    folder: Path | str,
+    checkpoint: Path | str,
+    known: Planned,
+    tables: Sequence[Table],
+) -> None:
+    """Refuse tables that have not what landed there: going on would leave a gap for good."""
+    landed = landed_batches(spark, checkpoint)
+    for table in tables:
+        has, _ = writers(spark, table_path(folder, table)).get(_app_id(known, table), (-1, -1))
+        if has < landed.get(table.name, -1):
+            raise ResolverError(
+                f"{table.name} in {folder} is older than land's checkpoint {checkpoint}, as one "
+                f"restored from a backup (it has batch {has}, and {landed[table.name]} had "
+                "landed): going on would leave records out. Put the newer table back; or remove "
+                f"the folder {checkpoint} and start again: what Kafka still has lands again, "
+                "behind what the tables hold"
+            )
+
+
+def _app_id(known: Planned, table: Table) -> str:
+    return f"{known.query_id}.{table.name}"
+
+
 def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str) -> None:
     """Keep which topics the checkpoint's offsets are of; refuse others by the same names."""
     files = CheckpointFiles(spark, checkpoint)
@@ -102,7 +128,14 @@ def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str
             "tables keep what landed, and land goes on after it"
         )
     if ids.items() - known.items():
-        files.create(f"{_TOPICS}/{numbers[-1] + 1 if numbers else 0}", json.dumps({**known, **ids}))
+        number = numbers[-1] + 1 if numbers else 0
+        try:
+            files.create(f"{_TOPICS}/{number}", json.dumps({**known, **ids}))
+        except FileExistsError as error:
+            raise ResolverError(
+                f"another land starts with checkpoint {checkpoint} too: give each its own, and its "
+                "own tables"
+            ) from error
 
 
 def _oldest(settings: Settings) -> Oldest:
@@ -137,7 +170,7 @@ def _refuse_older(
     others = []
     for table in tables:
         wrote = writers(spark, table_path(folder, table))
-        own, own_at_ms = wrote.pop(f"{known.query_id}.{table.name}", (-1, -1))
+        own, own_at_ms = wrote.pop(_app_id(known, table), (-1, -1))
         if own > known.batch_id:
             raise _older(checkpoint, f"{table.name} has its batch {own}, it knows {known.batch_id}")
         if any(at_ms >= own_at_ms for _, at_ms in wrote.values()):

@@ -61,6 +61,10 @@ class CheckpointFiles:
                 raise FileExistsError(name) from error
             raise
 
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._manager().delete(self._path(name))
+
     def _manager(self) -> Any:
         """Return Spark's; it is not kept: to let go of it when the JVM has ended is an error."""
         checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from .errors import ResolverError
 from .kafka import client_config
@@ -24,6 +31,8 @@ def oldest_records(settings: Settings, pattern: str) -> Oldest:
     try:
         partitions = _partitions(consumer, re.compile(pattern))
         return _oldest(consumer, partitions)
+    except KafkaException as error:
+        raise ResolverError(f"Kafka's oldest records can't be read: {error}") from error
     finally:
         consumer.close()
 

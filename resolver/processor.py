@@ -18,14 +18,14 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from .delivery.packed import Batch, pack
 from .garbage import collection_put_off
 from .planned import PlannedSettings
-from .protocol import Names, Outcome
+from .protocol import Names, Outcome, StoredRecord
 from .ranges import RANGES
 from .records import Range, Records, Seen
 from .settings import Settings
 from .step import Changes, Plan, ops_to_read, settle, step
 
 #: What a batch gives to delivery: for each queue with input at least one row, in parts, each with
-#: when the queue wants to be woken, in ms, -1 for never.
+#: when the queue wants to be woken, in ms by the driver's clock, -1 for never.
 DECISIONS = "queue int, part int, decisions binary, wake_at_ms long"
 #: What a quarantined record may take: a half of the default size, and the marks put on it.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
@@ -156,7 +156,7 @@ class QueueProcessor(StatefulProcessor):
         changes, decisions = step(self._state, queue, plan, *read, now, settings)
         self._state.apply(changes | {_SEEN: msgpack.packb(seen)})
         parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
-        return list(_rows(queue, decisions.wake_at_ms, parts))
+        return list(_rows(queue, _by_our_clock(decisions.wake_at_ms, now, *read), parts))
 
 
 class _State(Mapping[str, bytes]):
@@ -199,6 +199,17 @@ def _records(settings: Settings) -> Records:
             _reader.close()
         _reader = Records(settings)
     return _reader
+
+
+def _by_our_clock(wake_at_ms: int | None, now_ms: int, *read: list[StoredRecord]) -> int | None:
+    """Return when to wake the queue where Kafka's clock, by which it counts, is ahead of ours.
+
+    It is so far ahead, at least, as its last records were stored after the batch was planned.
+    """
+    if wake_at_ms is None:
+        return None
+    stored_at = max((records[-1].stored_at_ms for records in read if records), default=now_ms)
+    return max(0, wake_at_ms - max(0, stored_at - now_ms))
 
 
 def _rows(queue: int, wake_at_ms: int | None, parts: Iterable[bytes]) -> Iterator[Row]:

@@ -13,11 +13,11 @@ from . import delivered, overdue
 from .copies import check_events, copied_halves, copies_rule, discard_events, refusal_events
 from .halves import half_events
 from .ops import ends, malformed, read_ops, unreadable
-from .refusals import compared, refusable_ends
+from .refusals import compared, refusable_ends, unknown_events
 from .report import Finding, Invariant, Report, Violation
 from .rule import Rule, half_should_be_there, is_auditable
 from .rules import rules
-from .snapshot import Snapshot, queues, runs, take_snapshot
+from .snapshot import Runs, Snapshot, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
 
@@ -65,7 +65,8 @@ def audit(
             overdue.passed(snapshot, known, settings),
         )
         by_queue = queues(spark, snapshot, known, with_topics, *beside)
-        events = [*_events(snapshot, not_read, settings, with_topics), ends(ops), *sources.events]
+        landed = _events(snapshot, not_read, settings, known, with_topics)
+        events = [*landed, ends(ops), *sources.events]
         rows = transactions(events, by_queue, settings, known.count)
         judged = _judge(rows, snapshot, sources, settings, known.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
@@ -96,13 +97,13 @@ def _sources(
 ) -> _Sources:
     quarantine = snapshot["quarantine"]
     if not with_topics:
-        return _Sources([refusal_events(quarantine, settings.topic_prefix)], quarantine, None)
+        return _Sources(_refusals(quarantine, settings), quarantine, None)
     # First the messages: of each of them the outcome is among those that are read then.
     named = delivered.real_topics(snapshot, settings.topic_prefix)
     ranges = readable(settings, named, named & delivered.committed_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
     quarantine = quarantine.unionByName(refused)
-    events = [refusal_events(quarantine, settings.topic_prefix), *unlanded]
+    events = [*_refusals(quarantine, settings), *unlanded]
     if not ranges:
         return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT))
     messages = delivered.messages(spark, settings, ranges)
@@ -110,8 +111,12 @@ def _sources(
     return _Sources([*events, messages], quarantine, kept)
 
 
+def _refusals(quarantine: DataFrame, settings: Settings) -> list[DataFrame]:
+    return [refusal_events(quarantine, settings.topic_prefix), unknown_events(quarantine)]
+
+
 def _events(
-    snapshot: Snapshot, not_read: DataFrame, settings: Settings, with_content: bool
+    snapshot: Snapshot, not_read: DataFrame, settings: Settings, known: Runs, with_topics: bool
 ) -> list[DataFrame]:
     """Return what has landed, as `transactions` takes it; `not_read` are the unreadable ops."""
     prefix = settings.topic_prefix
@@ -129,6 +134,7 @@ def _events(
         F.unix_millis("decided_at").alias("decided_ms"),
         F.unix_millis("source_timestamp").alias("written_ms"),
         "by_unreadable",
+        (F.lit(with_topics) | known.is_passed()).alias("passed"),
     )
     outcomes = snapshot["resolution"].join(
         F.broadcast(not_read.withColumn("by_unreadable", F.lit(True))),
@@ -136,7 +142,7 @@ def _events(
         "left",
     )
     return [
-        half_events(snapshot["half"], prefix, with_content),
+        half_events(snapshot["half"], prefix, with_content=with_topics),
         copied_halves(snapshot, prefix),
         outcomes.select("queue", "offset", outcome.alias("resolution")),
         check_events(snapshot["check"], prefix),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from ..settings import Settings
 from .ops import WHOLE
 from .rule import half_should_be_there
-from .transactions import by_unreadable_op, decided, fits, is_late
+from .transactions import by_unreadable_op, came_early, decided, fits, is_late
 
 #: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
 #: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
@@ -26,6 +26,15 @@ def refusable_ends(settings: Settings, runs: int) -> Column:
     )
 
 
+def unknown_events(quarantine: DataFrame) -> DataFrame:
+    """Return queue, offset and struct `unknown` of each end that was refused as of no half."""
+    unknown = F.struct(
+        F.col("refused_offset").alias("op_offset"), F.col("element").alias("position")
+    )
+    found = quarantine.where(F.col("reason") == "UNKNOWN_HALF")
+    return found.select("queue", "offset", unknown.alias("unknown"))
+
+
 def _has_won(end: Column) -> Column:
     first = F.col("first")
     is_first = (end["op_offset"] == first["op_offset"]) & (end["position"] == first["position"])
@@ -38,11 +47,11 @@ def _refusable(end: Column, settings: Settings, runs: int) -> Column:
     said = F.col("outcome")
     # One that was made up, before its half was there: that did not fit, whatever came to be there.
     then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
-    early = ~fits(end) & (end["stored_ms"] <= then)
+    early = came_early(end) | (~fits(end) & (end["stored_ms"] <= then))
     # Its half may be refused, and that is to land.
     unsure = said.isNull() & ~decided(end["op_offset"])
     forgotten = F.when(early | unsure, F.lit(0)).otherwise(
-        said["decided_ms"] + settings.file_reserved_ms
+        said["decided_ms"] + settings.file_reserved_ms - settings.broker_clock_skew_ms
     )
     is_told = needed & decided(end["op_offset"]) & ~by_unreadable_op()
     is_known = F.lit(runs == 1) & ~by_unreadable_op()

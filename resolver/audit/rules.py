@@ -57,9 +57,9 @@ def _one_outcome() -> Rule:
 
 
 def _places() -> Column:
-    """Return where its ends stand, each place once."""
+    """Return where its ends stand, each place once; as text, as structs Spark compares in pairs."""
     return F.array_distinct(
-        F.transform("ends", lambda end: F.struct(end["op_offset"], end["position"]))
+        F.transform("ends", lambda end: F.concat_ws(":", end["op_offset"], end["position"]))
     )
 
 
@@ -172,9 +172,9 @@ def _given_up(settings: Settings) -> Rule:
     checked = yes(said["outcome"].isin("DISCARD", "UNDELIVERABLE")) & is_auditable()
     reason = F.get("discards", F.lit(0))["reason"]
     other = (said["outcome"] == "UNDELIVERABLE") != (reason == "UNDELIVERABLE")
-    op_offset = F.coalesce(said["op_offset"], F.lit(-1))
+    is_missing = (found == 0) & said["passed"] & decided(F.coalesce(said["op_offset"], F.lit(-1)))
     detail = first_wrong(
-        ((found == 0) & decided(op_offset), F.concat(said["outcome"], F.lit(", not in discarded"))),
+        (is_missing, F.concat(said["outcome"], F.lit(", not in discarded"))),
         (found > 1, F.concat(said["outcome"], F.lit(", more than once in discarded"))),
         (other, F.concat(said["outcome"], F.lit(", in discarded as "), reason)),
     )

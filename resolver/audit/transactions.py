@@ -16,6 +16,7 @@ LISTS = {
     "check": "checks",
     "discarded": "discards",
     "refusal": "refusals",
+    "unknown": "unknowns",
     "message": "messages",
 }
 _HALF = (
@@ -27,7 +28,7 @@ _EVENTS = {
     "resolution": (
         "struct<outcome:string,source:string,op_offset:bigint,id:string,group:string,topic:string,"
         "checks:int,answered:int,stored_ms:bigint,ended_ms:bigint,decided_ms:bigint,"
-        "written_ms:bigint,by_unreadable:boolean>"
+        "written_ms:bigint,by_unreadable:boolean,passed:boolean>"
     ),
     "end": (
         "struct<op_offset:bigint,position:int,state:string,group:string,id:string,"
@@ -39,6 +40,7 @@ _EVENTS = {
     ),
     "discarded": "struct<reason:string,content:string,written_ms:bigint>",
     "refusal": "struct<reason:string,content:string>",
+    "unknown": "struct<op_offset:bigint,position:int>",
     "message": (
         "struct<topic:string,id:string,partition:int,offset:bigint,stamped_ms:bigint,"
         "content:string>"
@@ -82,6 +84,16 @@ def fits(end: Column) -> Column:
     """Whether an end names group and transaction id of its half."""
     half = F.col("half")
     return (end["group"] == half["group"]) & (end["id"] == half["id"])
+
+
+def came_early(end: Column) -> Column:
+    """Whether an end was stored before its half, and refused as there was none."""
+
+    def is_this(one: Column) -> Column:
+        return (one["op_offset"] == end["op_offset"]) & (one["position"] == end["position"])
+
+    is_before = end["stored_ms"] <= F.col("half.stored_ms")
+    return F.coalesce(is_before & F.exists("unknowns", is_this), F.lit(False))
 
 
 def refused_as_malformed() -> Column:
@@ -144,6 +156,7 @@ def _is_transaction(runs: int) -> Column:
 
 def _first_valid_end(settings: Settings) -> Column:
     def is_valid(end: Column) -> Column:
-        return fits(end) & (end["state"] != "UNKNOWN") & ~is_late(end, settings)
+        ends_it = (end["state"] != "UNKNOWN") & ~came_early(end)
+        return fits(end) & ends_it & ~is_late(end, settings)
 
     return F.get(F.filter("ends", is_valid), F.lit(0))

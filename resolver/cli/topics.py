@@ -77,6 +77,8 @@ def create(
     _print(ensure_topics(admin, settings, {*group, *settings.groups} - {ANY}))
     if acls:
         _print_rights(wanted, granted)
+        if principals.resolver is not None:
+            _print_unlimited(settings)
 
 
 def _rights(settings: Settings, principals: Principals, acls: bool) -> list[Right]:
@@ -100,6 +102,20 @@ def _print(topics: list[Topic]) -> None:
             f"{topic.name:<{names}}  {topic.action:<8}  {topic.partitions:>10}  "
             f"{topic.replication_factor:>8}  {topic.note}".rstrip()
         )
+
+
+def _print_unlimited(settings: Settings) -> None:
+    """Say which groups' real topics nothing was granted on, as they may be any."""
+    others = settings.groups.get(ANY)
+    if others is not None and others.topics is not None:
+        return
+    named = [name for name, of in settings.groups.items() if of.topics is None and name != ANY]
+    who = ", ".join([*named, "groups without a section"])
+    typer.echo(
+        f"\nNot granted: the real topics of {who}, which may be any. Give topics in "
+        "[groups.<name>], or grant the resolver Write and DescribeConfigs on them: else what is "
+        "committed to them ends as UNDELIVERABLE."
+    )
 
 
 def _print_rights(wanted: list[Right], granted: set[Right]) -> None:

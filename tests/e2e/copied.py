@@ -47,6 +47,13 @@ class Copy:
             if row["queue"] == sent.queue and sent.offset in (row["offsets"] or [])
         )
 
+    def first_op(self, queue: int) -> Row:
+        """Return the first row of a queue's ops: a fence, written before there was any half."""
+        return min(
+            (row for row in self._rows_of("op") if row["queue"] == queue),
+            key=lambda row: int(row["source_offset"]),
+        )
+
     def last_op(self, sent: Sent) -> int:
         return self.last_end(sent)[0]
 

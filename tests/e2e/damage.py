@@ -39,15 +39,40 @@ def harmless_changes(copy: Copy, story: Story) -> Iterator[Damage]:
         state="UNKNOWN",
         **place,
     )
+    _refuse_end(copy, story, unended, (place["source_offset"], 0), "UNKNOWN_HALF")
+    yield _done("refused with its half, whose refusal is to land", Invariant.QUARANTINE, unended)
+    early = story.committed[-1]
+    _end_before_its_half(copy, story, early)
+    yield _done("ended before its half, in vain, and after", Invariant.FIRST_END, early)
+
+
+def _end_before_its_half(copy: Copy, story: Story, sent: Sent) -> None:
+    """Let there be one, by somebody who knew its id already, and refused; the second end won."""
+    fence, (last, _) = copy.first_op(sent.queue), copy.last_end(sent)
+    offset = fence["source_offset"]
+    copy.remove_where(
+        "op", lambda row: (row["queue"], row["source_offset"]) == (sent.queue, offset)
+    )
+    copy.repeat_where(
+        "op",
+        lambda row: (row["queue"], row["source_offset"]) == (sent.queue, last),
+        offsets=[sent.offset],
+        transaction_ids=[sent.half.transaction_id],
+        **{name: fence[name] for name in ("source_offset", "stored_at", "source_timestamp")},
+    )
+    _refuse_end(copy, story, sent, (offset, 0), "UNKNOWN_HALF")
+
+
+def _refuse_end(copy: Copy, story: Story, sent: Sent, at: tuple[int, int], reason: str) -> None:
+    op_offset, element = at
     copy.repeat(
         "quarantine",
-        named["conflict"],
-        reason="UNKNOWN_HALF",
-        refused_offset=place["source_offset"],
-        element=0,
-        **as_if_of(unended),
+        story.by_name["conflict"],
+        reason=reason,
+        refused_offset=op_offset,
+        element=element,
+        **as_if_of(sent),
     )
-    yield _done("refused with its half, whose refusal is to land", Invariant.QUARANTINE, unended)
 
 
 def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
@@ -175,16 +200,11 @@ def _damage_copies(copy: Copy, story: Story) -> Iterator[Damage]:
 def _damage_refusals(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:
     named = story.by_name
     sent, conflict, late = next(plain), named["conflict"], named["late"]
-    op_offset, element = copy.last_end(sent)
-    copy.repeat(
-        "quarantine",
-        conflict,
-        transaction_id=sent.half.transaction_id,
-        refused_offset=op_offset,
-        element=element,
-        **place_of(sent),
-    )
+    _refuse_end(copy, story, sent, copy.last_end(sent), "CONFLICTING_END")
     yield _done("refused, and was the first end", Invariant.QUARANTINE, sent)
+    sent = next(plain)
+    _refuse_end(copy, story, sent, copy.last_end(sent), "UNKNOWN_HALF")
+    yield _done("refused as of no half, which was there", Invariant.QUARANTINE, sent)
     copy.remove("quarantine", conflict)
     yield _done("refusal missing", Invariant.QUARANTINE, conflict)
     copy.repeat("quarantine", named["mismatch"])

@@ -9,11 +9,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pyspark.sql import SparkSession
 
+from pipelines.resolve import Resolve
 from resolver import TransactionAgent
+from resolver.broker import Broker
+from resolver.faults.clock import clock_environment, set_clock
 from resolver.protocol import Element, Op, TransactionStatus
+from resolver.settings import Settings
 
-from .conftest import Resolving
+from .conftest import QUEUES, Resolving
 from .world import COMMIT, ROLLBACK, Sent, World, header
 
 HOUR_MS = 3_600_000
@@ -58,6 +63,29 @@ def test_checks_go_out_on_idle_topics_also_after_a_restart(
     with resolving(**FAST):
         checks = world.checks(2)
     assert {header(check, "HALF_OFFSET") for check in checks} == {before.at, while_stopped.at}
+
+
+def test_checks_on_idle_topics_go_by_kafkas_clock_where_that_is_ahead(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is stored there that would show how late it is."""
+    for name, value in clock_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    set_clock(tmp_path, HOUR_MS // 1_000)
+    with Broker(tmp_path / "broker") as broker:
+        world = World(broker.bootstrap, "tx.")
+        fields = {"bootstrap_servers": broker.bootstrap, "queues": QUEUES} | FAST
+        job = Resolve(spark, Settings(**fields), str(tmp_path / "resolve"))
+        try:
+            job.start()
+            half = world.send_half()
+            (check,) = world.checks(1)
+            job.raise_failure()
+        finally:
+            job.stop(30)
+            world.close()
+    assert half.stored_at_ms - time.time() * 1_000 > HOUR_MS - 600_000
+    assert header(check, "HALF_OFFSET") == half.at
 
 
 def test_an_op_far_ahead_of_any_half_ends_in_quarantine(world: World, resolving: Resolving) -> None:

@@ -47,7 +47,7 @@ def site(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Si
 def test_a_second_run_grants_nothing_and_says_so(site: Site) -> None:
     done = site.create("--acls", *PRINCIPALS)
     assert done.exit_code == 0, done.output
-    _, rights = done.output.split("\n\n")
+    _, rights = done.output.split("\n\n")  # nothing is left to grant
     rows = [line.split() for line in rights.splitlines()[1:]]
     assert {row[1] for row in rows} == {"verified"}
     said = {" ".join(row) for row in rows}
@@ -55,6 +55,17 @@ def test_a_second_run_grants_nothing_and_says_so(site: Site) -> None:
     assert f"User:resolver verified write topic {site.real}.*" in said
     assert f"User:resolver verified create topic {site.names.check('*')}" in said
     assert f"User:resolver verified write transactional id {site.names.resolver}" in said
+
+
+def test_where_groups_may_publish_to_any_topic_it_says_what_is_left_to_grant(
+    site: Site, tmp_path: Path
+) -> None:
+    unlimited = tmp_path / "unlimited.toml"
+    unlimited.write_text('[groups.orders]\nprincipal = "User:orders"\n')
+    done = site.create("--acls", *PRINCIPALS, f"--config={unlimited}")
+    assert done.exit_code == 0, done.output
+    assert "Not granted: the real topics of orders, groups without a section" in done.output
+    assert "grant the resolver Write and DescribeConfigs" in done.output
 
 
 def test_where_nothing_checks_rights_it_says_what_to_set_and_makes_nothing(

@@ -36,6 +36,18 @@ def test_a_copy_from_before_another_checkpoint_took_over_is_refused(ledger: Ledg
     land_refused(ledger, "ahead of land's checkpoint .* hold offset 4 of partition 0 .* from 2")
 
 
+def test_tables_older_than_their_checkpoint_are_refused(ledger: Ledger) -> None:
+    """As restored from a backup, all together: nothing in them would show the gap."""
+    land_halves(ledger, 2)
+    backup = ledger.home / "backup"
+    shutil.copytree(ledger.tables, backup)
+    land_halves(ledger, 3)
+    shutil.rmtree(ledger.tables)
+    shutil.copytree(backup, ledger.tables)
+    ledger.forget_snapshots()
+    land_refused(ledger, r"half in .* is older than .* \(it has batch 0, and 1 had landed\)")
+
+
 def test_a_copy_of_what_the_tables_hold_goes_on(ledger: Ledger) -> None:
     land_halves(ledger, 2)
     copy_checkpoint(ledger)
@@ -132,11 +144,18 @@ def test_two_lands_on_the_same_tables_stop(ledger: Ledger) -> None:
         query.stop()
 
 
-@pytest.mark.parametrize("folder", ["offsets", "commits"])
-def test_a_damaged_checkpoint_is_refused_with_the_way_out(ledger: Ledger, folder: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "kept"),
+    [("offsets", -5), ("offsets", "its first two lines"), ("commits", -5), ("landed", -1)],
+)
+def test_a_damaged_checkpoint_is_refused_with_the_way_out(
+    ledger: Ledger, folder: str, kept: int | str
+) -> None:
     land_halves(ledger, 2)
     last = max((ledger.checkpoint / folder).glob("[0-9]*"))
-    last.write_bytes(last.read_bytes()[:-5])
+    content = last.read_bytes()
+    cut = content[:kept] if isinstance(kept, int) else b"\n".join(content.split(b"\n")[:2])
+    last.write_bytes(cut)
     write_halves(ledger, 1)
     with pytest.raises((ResolverError, StreamingQueryException)) as failed:
         ledger.land()
@@ -252,7 +271,7 @@ def land_refused(ledger: Ledger, why: str) -> None:
     write_halves(ledger, 4)
     with pytest.raises(ResolverError, match=why) as refused:
         ledger.land()
-    assert f"Remove the folder {ledger.checkpoint} and start again" in str(refused.value)
+    assert f"emove the folder {ledger.checkpoint} and start again" in str(refused.value)
     assert [ledger.version(table.name) for table in TABLES] == versions
     ledger.lose_checkpoint()
     ledger.land()
