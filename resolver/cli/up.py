@@ -46,5 +46,13 @@ def log_to_terminal(level: int) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     for name in ("resolver", "pipelines"):
         logging.getLogger(name).setLevel(level)
-    # What fails in a batch, or is cut short by a stop, Spark passes on; what its end means we say.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_ours_to_tell)
+
+
+def _is_ours_to_tell(record: logging.LogRecord) -> bool:
+    """Whether a record is not py4j's, which logs by the root logger too.
+
+    What fails in a batch, or is cut short by a stop, Spark passes on; what its end means we say.
+    """
+    return "py4j" not in Path(record.pathname).parts
