@@ -16,8 +16,10 @@ SHORTENED: Mapping[str, Any] = {
     "check_backoff_max_ms": 1_000,
     "transaction_check_max": 4,
     "kafka_transaction_timeout_ms": 4_000,
-    # To land is what costs most, and what no round waits for but those that kill it.
+    # To land is what costs most, and what no round waits for but those that kill it or damage its
+    # files: for those resolve's batches leave it some of the machine.
     "land_trigger_interval_ms": 5_000,
+    "trigger_interval_ms": 500,
     "spark.driver.extraJavaOptions": _QUICK_JVM,
 }
 
