@@ -13,10 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipelines.damaged import damaged_tables
 from pipelines.ending import end_spark
 from pipelines.failure import in_short
 from pipelines.output import STDERR, output_to
@@ -45,8 +46,22 @@ def audited(
         own.conf.set(name, value)
     try:
         return audit(own, settings, tables, with_topics, examples)
-    except (PySparkException, Py4JError, ConnectionError, DamagedTable) as failure:
+    except (Py4JNetworkError, ConnectionError) as failure:
         raise AuditError(f"the audit ended: {in_short(str(failure))}") from failure
+    except (PySparkException, Py4JError, DamagedTable) as failure:
+        remedy = _remedy(damaged_tables(own, failure, tables))
+        raise AuditError(f"the audit ended: {in_short(str(failure))}{remedy}") from failure
+
+
+def _remedy(damaged: list[str]) -> str:
+    if not damaged:
+        return ""
+    folders = ", ".join(damaged)
+    return (
+        f". These tables can't be read: {folders}. If their files can't be put back, stop land, "
+        f"remove the folders {folders} and start again: land says which of its own has to go too, "
+        "and what Kafka still has lands again"
+    )
 
 
 def run(settings: Settings, tables: str, with_topics: bool, examples: int) -> Report:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipelines.damaged import damaged_tables
 from pipelines.failure import in_short, query_failed
-from resolver.errors import DamagedTable, ResolverError
-from resolver.tables import TABLES
-from resolver.tables.delta import is_there, table_path, writers
+from resolver.errors import ResolverError
 
 # Spark's Kafka source says it in all that `failOnDataLoss` is about; what was lost stands behind.
 _LOST = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<what>[^\n]*)", re.DOTALL)
@@ -38,24 +35,15 @@ def start_failure(
     spark: SparkSession, failure: Exception, tables: Path | str, checkpoint: Path | str
 ) -> ResolverError:
     """Return the error to raise where the query can't be started: which tables are damaged."""
-    damaged = [path for table in TABLES if not _readable(spark, path := table_path(tables, table))]
+    damaged = damaged_tables(spark, failure, tables)
     if not damaged:
         return land_failure(failure, checkpoint)
     folders = ", ".join(damaged)
     return ResolverError(
-        f"the logs of these tables can't be read: {folders} ({in_short(str(failure))}). If they "
+        f"these tables can't be read: {folders} ({in_short(str(failure))}). If they "
         f"can't be put back, remove the folders {folders} and {checkpoint} and start again: what "
         "Kafka still has of them lands again"
     )
-
-
-def _readable(spark: SparkSession, path: str) -> bool:
-    try:
-        if is_there(spark, path):
-            writers(spark, path)
-    except (PySparkException, Py4JJavaError, DamagedTable):
-        return False
-    return True
 
 
 def _remedy(checkpoint: Path | str) -> str:

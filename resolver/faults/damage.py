@@ -17,11 +17,10 @@ from ..home import Home
 from .audit import run_audit
 from .fault import Done, Fault
 from .kills import kill
+from .remedy import heed
 from .world import World
 
 _SECONDS_BEHIND = (3.0, 8.0)
-#: Of what the audit says, in characters.
-_SAID = 300
 
 Find = Callable[[Home], list[Path]]
 Spoil = Callable[[Path, random.Random], None]
@@ -41,15 +40,14 @@ def damaged(find: Find, *spoils: Spoil) -> Fault:
 def unreadable_rows(*spoils: Spoil) -> Fault:
     """Return the fault of a table whose rows can't be read.
 
-    Land, which only adds, need not notice. Who reads them does: the audit names the file. Then the
-    table is removed, with land's checkpoint, and lands again.
+    Land, which only adds, need not notice. Who reads them does: the audit names the file, and what
+    to do. Then the table lands again.
     """
 
     def fault(world: World, chance: random.Random) -> Done:
         what, file = _spoil(world, chance, rows, spoils)
         said = _see_named(file, run_audit(world))
-        shutil.rmtree(file.parents[1])
-        shutil.rmtree(Home(world.resolver_home).land_checkpoint)
+        heed(said, world.resolver_home)
         return Done(what, " / ".join([said, *world.start_heeding()]))
 
     return fault
@@ -69,10 +67,10 @@ def _spoil(
 
 
 def _see_named(file: Path, audited: CompletedProcess[str]) -> str:
-    said = audited.stderr.strip()
+    said = audited.stderr.strip().rpartition("\n")[-1]  # what Spark says stands before it
     if audited.returncode != AuditError.exit_code or file.name not in said:
         raise FaultError(f"{file} is spoilt; the audit ended with {audited.returncode}: {said}")
-    return said[:_SAID]
+    return said
 
 
 def restored(checkpoint: str, spark: str) -> Fault:

@@ -33,8 +33,8 @@ def main() -> int:
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
     begun = time.monotonic()
-    for sent in to_the_step(given.records, given.seed):
-        _show(f"decoding and the step: {sent} records", begun)
+    for sent, checks in to_the_step(given.records, given.seed):
+        _show(f"decoding and the step: {sent} records, {checks} checks", begun)
     print("\neach refused element once, each half that was ended ended so, bit for bit", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         differences = through_the_system(given.records // 10, given.seed, Path(folder))
@@ -42,8 +42,9 @@ def main() -> int:
     return 1 if differences else 0
 
 
-def to_the_step(records: int, seed: int) -> Iterator[int]:
-    """Send to one queue after the other, on all cores; yields how many were sent so far."""
+def to_the_step(records: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Send to one queue after the other, on all cores; yields how many, and checks, so far."""
+    checks = 0
     queues = range(-(-records // QUEUE_RECORDS))
     count = min(records, QUEUE_RECORDS)
     with ProcessPoolExecutor() as pool:
@@ -51,11 +52,11 @@ def to_the_step(records: int, seed: int) -> Iterator[int]:
         running = [pool.submit(fuzz, count, seed + number) for number in queues]
         for number, done in enumerate(running):
             try:
-                done.result()
+                checks += done.result()
             except Exception as error:
                 pool.shutdown(cancel_futures=True)
                 raise SystemExit(f"seed {seed + number}, {count} records: {error!r}") from error
-            yield (number + 1) * count
+            yield (number + 1) * count, checks
 
 
 def through_the_system(records: int, seed: int, folder: Path) -> list[str]:

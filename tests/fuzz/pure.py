@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
 from resolver.delivery.packed import Batch, pack, unpack
 from resolver.errors import ProtocolError
 from resolver.protocol import (
+    HalfAt,
     Headers,
     Names,
     StoredRecord,
@@ -18,7 +20,7 @@ from resolver.protocol import (
     is_fence,
     record_bytes,
 )
-from resolver.step import Decisions, Ended, Plan, StepSettings, ops_to_read, step
+from resolver.step import CheckSent, Decisions, Ended, Plan, StepSettings, ops_to_read, step
 
 from .aimed import Aimed, ops_for
 from .halves import Half, of_bytes, right, wrong
@@ -29,16 +31,27 @@ NAMES = Names()
 BATCH_RECORDS = 500
 #: What a quarantined record takes, and one of an element, however large its op is.
 _MAX_BYTES, _MAX_ELEMENT_BYTES = 1_081_344, 3_000
-_SETTINGS = StepSettings(transaction_timeout_ms=10**9, max_output_bytes=10**12)
+#: Many halves are asked about before their end comes; none is given up, as nobody answers.
+_SETTINGS = StepSettings(
+    transaction_timeout_ms=3_000, transaction_check_interval_ms=2_000, max_output_bytes=10**12
+)
+#: From one batch to the next Kafka's clock stands, goes on, jumps, or steps back.
+_TICKS_MS = (0, 500, 2_000, 5_000, 20_000, -1_500)
+#: How often a batch's ops are held back, and how often those that were are sent.
+_HELD_BACK, _HELD_NO_MORE = 0.4, 0.25
 _STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 
-def fuzz(records: int, seed: int) -> None:
-    """Send so many records to one queue; raises `AssertionError` with what differs."""
+def fuzz(records: int, seed: int) -> int:
+    """Send so many records to one queue; return how many checks there were.
+
+    Raises `AssertionError` with what differs.
+    """
     queue = Queue(Random(seed))  # noqa: S311
     while queue.sent < records:
         queue.batch(BATCH_RECORDS)
     queue.finish()
+    return queue.checks
 
 
 class Queue:
@@ -52,26 +65,37 @@ class Queue:
         self._unread: list[StoredRecord] = []
         self._now_ms = 1_000
         self._ledger = Ledger(NAMES)
-        self._ended: list[str] = []
+        self._halves: dict[str, Half] = {}
+        self._ended: set[str] = set()
+        self._asked: Counter[str] = Counter()
         self._duplicates = 0
         self._refused: list[Any] = []
         self._coming: list[tuple[int, Half]] = []
         self._due: list[Aimed] = []
+        self._held: list[Aimed] = []
         self.sent = 0
 
     def batch(self, records: int) -> None:
         """Send so many records, about half of them halves, and step once over all of them.
 
-        Some ops come a batch before their halves, and some a batch or more after them.
+        Some ops come a batch before their halves, some a batch or more after them, and some when
+        they have been asked about.
         """
         random = self._random
+        self._now_ms += random.choice(_TICKS_MS)
         halves, due = self._coming, self._due
         self._coming = [(self._next("half"), some_half(random)) for _ in range(records // 2)]
         for offset, half in self._coming:
             self._ledger.half(0, offset, half)
+            self._halves[f"0:{offset}"] = half
             decode_alone(half.key, half.value, half.headers)
         gone = next((offset for offset, half in self._coming if half.refused), 0)
         new = ops_for(random, self._coming, gone)
+        if random.random() < _HELD_BACK:
+            self._held += new
+            new = []
+        if random.random() < _HELD_NO_MORE:
+            due, self._held = self._held + due, []
         early, late = random.randrange(len(new) // 5 + 1), random.randrange(len(due) // 2 + 1)
         self._due = due[len(due) - late :] + new[early:]
         self._send(halves, due[: len(due) - late] + new[:early], records)
@@ -98,13 +122,18 @@ class Queue:
     def finish(self) -> None:
         """Send what is left, read what was left, and compare all that was decided."""
         coming, self._coming = self._coming, []
-        self._send(coming, self._due, 0)
+        self._send(coming, self._held + self._due, 0)
         while self._unread:  # each time more of them
             decisions = self._step([], [])
         assert decisions.pending == 0
         assert self._duplicates == self._ledger.duplicates
         differences = self._ledger.compare(self._refused, self._ended)
         assert not differences, "\n".join(differences[:20])
+
+    @property
+    def checks(self) -> int:
+        """How many checks were sent."""
+        return self._asked.total()
 
     def _next(self, topic: str) -> int:
         """Return the next offset: Kafka leaves gaps."""
@@ -137,11 +166,12 @@ class Queue:
             else:
                 self._state[key] = value
         self._duplicates += decided.duplicates
-        assert not decided.checks  # nothing is due
         offsets = [ended.op_offset or 0 for ended in decided.ended]
         assert offsets == sorted(offsets)
         for ended in decided.ended:
             self._take(ended)
+        for sent in decided.checks:
+            self._take_check(sent)
         for one in decided.refused:
             self._refused.append(((one.source, one.element), one.reason.value))
         _write(decided)
@@ -149,11 +179,25 @@ class Queue:
 
     def _take(self, ended: Ended) -> None:
         at = ended.at.half_offset
-        self._ended.append(at)
+        assert at not in self._ended, at
+        self._ended.add(at)
         half, state, op_offset = self._ledger.ends[at]
         assert _STATES[ended.outcome.value] == state, at
         assert ended.op_offset == op_offset, at
-        found = ended.at.half
+        assert half is self._halves[at]
+        self._see_same(ended.at)
+
+    def _take_check(self, sent: CheckSent) -> None:
+        """See that what is asked about is a half that has not ended, once more than before."""
+        at = sent.at.half_offset
+        assert at not in self._ended, at
+        self._asked[at] += 1
+        assert sent.checks == self._asked[at], at
+        self._see_same(sent.at)
+
+    def _see_same(self, at: HalfAt) -> None:
+        """See that it is the half that was sent, bit for bit."""
+        half, found = self._halves[at.half_offset], at.half
         assert (found.key, found.body, found.headers) == (half.key, half.value, half.user_headers)
         assert found[:3] == (half.transaction_id, half.group, half.topic), at
         assert found.real_qid == half.real_qid, at

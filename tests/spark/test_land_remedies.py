@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -11,9 +12,10 @@ from ledger import TIMEOUT_SECONDS, Ledger
 from pyspark.errors import StreamingQueryException
 from records import check, half
 
+from pipelines.audit import audited
 from pipelines.land import land_query
 from pipelines.land_failure import land_failure
-from resolver.errors import ResolverError
+from resolver.errors import AuditError, ResolverError
 from resolver.kafka import admin_client
 from resolver.tables import TABLES
 
@@ -105,6 +107,39 @@ def test_a_table_whose_log_is_damaged_is_named_and_lands_again(ledger: Ledger, s
     ledger.assert_landed_once()
 
 
+@pytest.mark.parametrize("spoilt", ["cut short", "lost"])
+def test_a_table_whose_rows_are_unreadable_is_named_by_the_audit_and_lands_again(
+    ledger: Ledger, spoilt: str
+) -> None:
+    """Land only adds, and need not notice."""
+    land_halves(ledger, 2)
+    file = spoil_rows(ledger, spoilt)
+    with pytest.raises(AuditError) as found:
+        audited(ledger.spark, ledger.settings, str(ledger.tables), False, 1)
+    folder = ledger.tables / "half"
+    assert file.name in str(found.value)
+    assert f"remove the folders {folder} and start again" in str(found.value)
+    shutil.rmtree(folder)
+    with pytest.raises(ResolverError, match=f"remove the folder {ledger.checkpoint} and start"):
+        ledger.land()
+    ledger.lose_checkpoint()
+    ledger.land()
+    ledger.assert_landed_once()
+
+
+def test_a_table_whose_rows_a_new_checkpoint_cant_read_is_named_and_lands_again(
+    ledger: Ledger,
+) -> None:
+    land_halves(ledger, 2)
+    ledger.lose_checkpoint()
+    spoil_rows(ledger, "cut short")
+    with pytest.raises(ResolverError, match=f"remove the folders {ledger.tables / 'half'} and"):
+        ledger.land()
+    shutil.rmtree(ledger.tables / "half")
+    ledger.land()
+    ledger.assert_landed_once()
+
+
 def test_a_table_that_was_not_made_to_the_end_is_made(ledger: Ledger) -> None:
     """As where the first start was killed: its log's folder is made before its first commit."""
     log = ledger.tables / "half" / "_delta_log"
@@ -125,6 +160,16 @@ def test_a_table_without_its_log_is_named_and_lands_again(ledger: Ledger) -> Non
     ledger.lose_checkpoint()
     ledger.land()
     ledger.assert_landed_once()
+
+
+def spoil_rows(ledger: Ledger, spoilt: str) -> Path:
+    """Damage a file of a table's rows; return it."""
+    (file,) = (ledger.tables / "half").glob("*/*.parquet")
+    if spoilt == "lost":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:40])
+    return file
 
 
 def test_two_lands_on_the_same_tables_stop(ledger: Ledger) -> None:
