@@ -6,6 +6,7 @@ from resolver.errors import ResolverError
 
 _LINES = 3
 _CHARACTERS = 600
+_OURS = f"{ResolverError.__module__}."
 _OF_MEMORY = ("OutOfMemoryError", "MemoryError", "Python worker exited unexpectedly")
 _MORE_MEMORY = (
     "A process of Spark's has run out of memory, or was killed: set more spark.driver.memory (on a "
@@ -18,8 +19,11 @@ def query_failed(
 ) -> ResolverError:
     """Return the error of a query that failed; `log` is where to read on, `remedy` what to do.
 
-    Where memory seems to have been too small the remedy is to give more.
+    Where memory seems to have been too small the remedy is to give more. What our own code raised
+    says itself what to do.
     """
+    if _OURS in str(failure):
+        remedy = ""
     if any(sign in str(failure) for sign in _OF_MEMORY):
         remedy = _MORE_MEMORY
     more = f". {remedy}" if remedy else ""

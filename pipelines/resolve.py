@@ -175,7 +175,7 @@ class Resolve:
     def _query_failed(self, failure: Exception) -> TxResolverError:
         remedy = (
             f"If it does so again, files of its checkpoint {self._checkpoint.path} may be damaged: "
-            "start with --rebuild, which makes a new one; nothing is lost or delivered twice"
+            "start with --rebuild, on a new checkpoint; nothing is lost or delivered twice"
         )
         return query_failed("resolve", failure, self._log, remedy)
 

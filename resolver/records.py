@@ -123,7 +123,7 @@ class Records:
             epoch, before = message.leader_epoch(), seen.get(place[0])
             if epoch is None:
                 continue  # a broker without them
-            if before is not None and epoch > before.epoch:
+            if before is not None and epoch != before.epoch:
                 self._see_still_there(place, before)
             seen[place[0]] = Seen(message.offset(), epoch)
 

@@ -38,6 +38,8 @@ _PAUSE_SECONDS = 1.0
 _CLAIMS = 5
 #: How many groups' check topics are made for a batch: meanwhile nothing is delivered.
 _NEW_GROUPS = 100
+#: A refusal that came later than that was waited for.
+_SOON_SECONDS = 5.0
 
 
 class Delivery:
@@ -234,18 +236,24 @@ class Delivery:
         self._undeliverable.look_again()
 
     def _meet(self, groups: list[str]) -> None:
-        """Make check topics at once; one that can't be made fails all, so then by halves."""
+        """Make check topics at once; one that can't be made fails all, so then by halves.
+
+        Not where it took long: whatever was waited for is waited for each time.
+        """
+        if self._closing.is_set():
+            return
         logger.info("making the check topic of group %s", ", ".join(groups))
+        begun = time.monotonic()
         try:
             ensure_topics(admin_client(self._settings), self._settings, groups)
         except (TxResolverError, KafkaException, FutureTimeout) as error:
-            if len(groups) > 1 and not isinstance(error, FutureTimeout):
+            if len(groups) > 1 and time.monotonic() - begun < _SOON_SECONDS:
                 middle = len(groups) // 2
                 self._meet(groups[:middle])
                 self._meet(groups[middle:])
                 return
             logger.warning(
-                "the check topic of group %s can't be made: %s. Until it is there its checks "
+                "the check topic of group %s can't be made: %s. While it is not there its checks "
                 "are left out, and halves that nobody ended are discarded after %d hours",
                 ", ".join(groups),
                 repr(error) if isinstance(error, FutureTimeout) else error,

@@ -105,7 +105,12 @@ def _target(found: Any, config: dict[str, Any] | None) -> Target:
 
 def _stalled(found: Any, config: dict[str, Any] | None) -> tuple[int, ...]:
     fewest = int(config["min.insync.replicas"].value) if config else 1
-    return tuple(one.id for one in found.partitions if not one.leader or len(one.isr) < fewest)
+    return tuple(
+        one.id
+        for one in found.partitions
+        # Kafka asks for no more replicas in sync than there are.
+        if not one.leader or len(one.isr) < min(fewest, len(one.replicas))
+    )
 
 
 def _oldest(config: dict[str, Any]) -> int | None:

@@ -56,6 +56,7 @@ class Undeliverable:
     def __init__(self, settings: Settings, targets: Targets) -> None:
         self._names = Names(settings.topic_prefix)
         self._targets = targets
+        self._counts_unanswered = settings.count_unanswered_checks
         compression = {"compression.type", "compression.codec"} & settings.kafka.keys()
         self._compressed = any(settings.kafka[name] != "none" for name in compression)
         self._learned = _Learned(time.monotonic())
@@ -126,6 +127,8 @@ class Undeliverable:
         topics = {decision.message.topic for decision in decisions if decision.message}
         ours = {self._names.half, self._names.discarded, self._names.resolution}
         targets = self._targets.look_up(topics | ours)
+        if self._names.half not in targets:  # by its limits all others are judged
+            raise DeliveryError(f"can't write: {self._output_error(self._names.half, None)}")
         easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
         writable: list[Decision] = []
         for decision in decisions:
@@ -228,7 +231,8 @@ class Undeliverable:
             return f"topic {topic} does not exist; make it with `{make}`"
         if not target.writable:
             return f"no permission to write to topic {topic}; grant it to the resolver"
-        if target.stalled and self._is_check(topic):
+        # Where what nobody was asked counts too, halves would be given up: then it is waited for.
+        if target.stalled and self._is_check(topic) and not self._counts_unanswered:
             partitions = ", ".join(map(str, target.stalled))
             return f"topic {topic} has no leader, or too few replicas in sync, of {partitions}"
         return self._learned.topics.get(topic)

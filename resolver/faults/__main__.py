@@ -44,7 +44,9 @@ def main() -> int:
             see_possible(home, asked["counts"])
             if not given.resume:
                 results.begin(asked)
-            Campaign(home, results).run(lock.fileno())
+            campaign = Campaign(home, results)
+            campaign.begin_again(given.again)
+            campaign.run(lock.fileno())
     except Interrupted:
         print("Interrupted: everything is stopped; go on with --resume.", file=sys.stderr)
         return _INTERRUPTED
@@ -65,6 +67,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help=f"the same seed, the same campaign ({_SEED})")
     parser.add_argument("--resume", action="store_true", help="go on where one was interrupted")
     parser.add_argument(
+        "--again",
+        action="append",
+        metavar="WORLD",
+        default=[],
+        help="with --resume: play a world once more from its beginning, as after a change",
+    )
+    parser.add_argument(
         "--only", action="append", choices=list(FAULTS), metavar="FAULT", default=[]
     )
     parser.add_argument("--rate", type=float, help=f"transactions a second ({_RATE})")
@@ -75,6 +84,8 @@ def _arguments() -> argparse.Namespace:
     chosen = (given.rounds, given.only, given.seed, given.rate)
     if given.resume and chosen != (None, [], None, None):
         parser.error("--resume goes on as it was begun: without --rounds, --only, --seed, --rate")
+    if given.again and not given.resume:
+        parser.error("--again goes with --resume")
     given.seed = _SEED if given.seed is None else given.seed
     given.rate = _RATE if given.rate is None else given.rate
     return given

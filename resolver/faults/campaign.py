@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,19 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..commit import commit
-from ..errors import AuditError, TxResolverError
+from ..errors import AuditError, FaultError, TxResolverError
 from .audit import audit
 from .clock import clock_library
 from .disk import SmallDisk
 from .fault import Done
 from .judge import Verdict
 from .plan import FAULTS, Round, plan, scenery
-from .results import Audit, Result, Results
+from .results import FAILED, Audit, Result, Results
 from .stopping import Interrupted, told_to_stop
 from .world import World
-
-#: Between the name of a world that is set aside and the number of the round that failed.
-_FAILED = ".failed-"
 
 
 class Campaign:
@@ -36,6 +34,17 @@ class Campaign:
         self._rate: float = asked["rate"]
         self._rounds = plan(self._seed, asked["counts"])
         self._results = results
+
+    def begin_again(self, worlds: Iterable[str]) -> None:
+        """Let worlds be played from their beginning; raises `FaultError` if there is none such."""
+        planned = {one.world for one in self._rounds}
+        for name in worlds:
+            if name not in planned:
+                raise FaultError(
+                    f"there is no world {name}; there are {', '.join(sorted(planned))}"
+                )
+            self._results.begin_again(name)
+            shutil.rmtree(self._home / name, ignore_errors=True)
 
     def run(self, lock: int) -> None:
         """Play what is left; raises `Interrupted` when told to stop."""
@@ -52,7 +61,7 @@ class Campaign:
     def _left(self, rounds: list[Round]) -> list[Round]:
         """Return what is to be played, again too where a world is gone before it was audited."""
         name = rounds[0].world
-        audited = {one.partition(_FAILED)[0] for one in self._results.audited}
+        audited = {one.partition(FAILED)[0] for one in self._results.audited}
         is_gone = name not in audited and not (self._home / name).exists()
         done = {one.number for one in self._results.rounds() if one.failed or not is_gone}
         return [one for one in rounds if one.number not in done]
@@ -64,7 +73,7 @@ class Campaign:
     def _failed(self, name: str) -> str:
         """Return what a world is called whose last round has failed; empty if it has not."""
         last = [result for result in self._results.rounds() if result.world == name][-1:]
-        return f"{name}{_FAILED}{last[0].number}" if last and last[0].failed else ""
+        return f"{name}{FAILED}{last[0].number}" if last and last[0].failed else ""
 
     def _set_aside(self, name: str) -> None:
         """Keep a world that failed for a look into it: the others need one that is whole."""

@@ -32,12 +32,13 @@ def summary(results: Results) -> str:
     restarts = sum(len(one.restarts) for one in rounds)
     commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
     audited = sum(one.transactions for one in audits)
+    again = ", ".join(f"{world} ({count} rounds)" for world, count in results.again.items())
     said = (
         f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds; "
         f"worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
         f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
         "was."
-    )
+    ) + (f" Played again since, by newer code: {again}." if again else "")
     return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
 
 

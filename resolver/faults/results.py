@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..commit import commit
 from ..errors import FaultError
+
+#: Between the name of a world that is set aside and the number of the round that failed.
+FAILED = ".failed-"
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,11 @@ class Audit:
 
 
 class Results:
-    """The file: its first line is the campaign, the others are rounds and audits."""
+    """The file: its first line is the campaign, the others are rounds and audits.
+
+    Nothing is ever taken out. Where a world is begun `again`, a line says so, and what was played
+    in it before that line counts no more.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,14 +90,36 @@ class Results:
     def rounds(self) -> list[Result]:
         """Return them in the order in which they were played, each as it was played last."""
         played: dict[int, Result] = {}
-        for line in self._lines()[1:]:
+        for line in self._split()[0]:
             if "number" in line:
                 played.pop(line["number"], None)
                 played[line["number"]] = Result(**line)
         return list(played.values())
 
     def audits(self) -> list[Audit]:
-        return [Audit(**line) for line in self._lines()[1:] if "audited" in line]
+        return [Audit(**line) for line in self._split()[0] if "audited" in line]
+
+    def begin_again(self, world: str) -> None:
+        """Let what was played in a world count no more: it is played by the code of now."""
+        self._append({"again": world, "commit": commit()})
+
+    @property
+    def again(self) -> dict[str, int]:
+        """How many rounds of each world count no more, as it was begun again."""
+        _, others = self._split()
+        return Counter(_world_of(line) for line in others if "number" in line)
+
+    def _split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the lines of rounds and audits that count, and of those that count no more."""
+        counting: list[dict[str, Any]] = []
+        others: list[dict[str, Any]] = []
+        for line in self._lines()[1:]:
+            if "again" in line:
+                others += [one for one in counting if _world_of(one) == line["again"]]
+                counting = [one for one in counting if _world_of(one) != line["again"]]
+            else:
+                counting.append(line)
+        return counting, others
 
     @property
     def planned(self) -> int:
@@ -135,6 +166,12 @@ class Results:
 
     def _lines(self) -> list[dict[str, Any]]:
         return list(_whole(self._path.read_text().split("\n")))
+
+
+def _world_of(line: dict[str, Any]) -> str:
+    """Return the world of a round or an audit, whatever it was called when a round had failed."""
+    name: str = line.get("world") or line["audited"]
+    return name.partition(FAILED)[0]
 
 
 def _whole(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

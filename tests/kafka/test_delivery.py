@@ -7,8 +7,10 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -27,8 +29,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewPartitions,
     NewTopic,
 )
+from leftovers import PATIENCE_SECONDS, wait_until
+from second_node import SecondNode
 
-from resolver.broker import Broker
+from resolver.broker import Broker, Security
 from resolver.broker.jars import kafka_classpath
 from resolver.broker.java import find_java
 from resolver.delivery import Delivery
@@ -66,7 +70,10 @@ def deliveries(settings: Settings) -> Iterator[Deliveries]:
 
 @pytest.fixture
 def real(settings: Settings) -> str:
-    topic = f"real-{uuid.uuid4().hex[:8]}"
+    return make_real(settings, f"real-{uuid.uuid4().hex[:8]}")
+
+
+def make_real(settings: Settings, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     return topic
@@ -175,10 +182,66 @@ def test_a_check_topic_that_was_deleted_stops_nothing(
     assert _values(settings, real) == [b"first", b"second"]
 
 
-def test_a_check_topic_that_takes_nothing_stops_nothing(
-    settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
+@contextmanager
+def without_leader(folder: Path, topic: str) -> Iterator[tuple[Settings, SecondNode]]:
+    """A cluster in which a topic has no leader, until its node is started."""
+    soon = Security({"broker.session.timeout.ms": 6_000})  # a node that comes again is taken then
+    with Broker(folder / "first", security=soon) as first:
+        settings = Settings(bootstrap_servers=first.bootstrap, queues=1)
+        ensure_topics(admin_client(settings), settings)
+        make_real(settings, "real")
+        second = SecondNode(first, folder / "second")
+        try:
+            second.start()
+            second.make_topic(topic)
+            second.stop()
+            yield settings, second
+        finally:
+            second.stop()
+
+
+def test_a_check_topic_without_a_leader_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Here for want of replicas in sync: then librdkafka tries on and on."""
+    """librdkafka would try on and on."""
+    topic = "tx.check.orders"
+    batch = _parts(_message(topic, b"asked in vain"), _message("real", b"delivered"))
+    with without_leader(tmp_path, topic) as (settings, _):
+        delivery = Delivery(settings, "checkpoint")
+        delivery.start(is_new=True)
+        delivery.deliver(0, batch)
+        assert _values(settings, "real") == [b"delivered"]
+        delivery.close()
+    assert f"topic {topic} has no leader, or too few replicas in sync, of 0" in caplog.text
+
+
+def test_where_checks_count_unanswered_their_topics_leader_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else halves would be given up that nobody was asked about."""
+    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    topic = "tx.check.orders"
+    batch = _parts(_message(topic, b"asked"), _message("real", b"delivered"))
+    with without_leader(tmp_path, topic) as (settings, second), ThreadPoolExecutor() as pool:
+        counting = replace(
+            settings, count_unanswered_checks=True, kafka_transaction_timeout_ms=10_000
+        )
+        delivery = Delivery(counting, "checkpoint")
+        delivery.start(is_new=True)
+        delivering = pool.submit(delivery.deliver, 0, batch)
+        wait_until(lambda: "batch 0: transaction open" in caplog.text)
+        assert not delivering.done()
+        second.start()
+        delivering.result(PATIENCE_SECONDS)
+        assert _values(settings, topic) == [b"asked"]
+        assert _values(settings, "real") == [b"delivered"]
+        delivery.close()
+
+
+def test_a_check_topic_with_fewer_replicas_than_it_wants_in_sync_takes_checks(
+    settings: Settings, deliveries: Deliveries
+) -> None:
+    """Kafka wants no more than there are."""
     topic = Names(settings.topic_prefix).check("orders")
     admin = admin_client(settings)
     ensure_topics(admin, settings, ["orders"])
@@ -187,9 +250,8 @@ def test_a_check_topic_that_takes_nothing_stops_nothing(
     admin.incremental_alter_configs([config])[config].result(30)
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
-    delivery.deliver(0, _parts(_message(topic, b"asked in vain"), _message(real, b"delivered")))
-    assert _values(settings, real) == [b"delivered"]
-    assert f"topic {topic} has no leader, or too few replicas in sync, of 0" in caplog.text
+    delivery.deliver(0, _parts(_message(topic, b"asked")))
+    assert _values(settings, topic) == [b"asked"]
 
 
 def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Settings) -> None:

@@ -260,6 +260,16 @@ def test_records_in_the_place_of_lost_ones_are_not_taken_for_what_comes_next(
             reader.close()
 
 
+def test_records_of_an_earlier_leader_in_the_place_of_lost_ones_are_noticed_too(
+    topics: ProtocolTopics, records: Records
+) -> None:
+    """As after a whole cluster was restored from a copy: its leaders count anew from there."""
+    write_alone(topics, range(25))
+    seen = {topics.names.half: Seen(offset=19, epoch=7)}
+    with pytest.raises(ResolverError, match=r"lost records up to 19.*--rebuild"):
+        records.read(0, Range(20, 25), NOTHING, seen)
+
+
 def test_each_range_begins_where_the_last_one_ended(
     topics: ProtocolTopics, records: Records
 ) -> None:

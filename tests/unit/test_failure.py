@@ -67,6 +67,19 @@ def test_where_memory_is_too_small_the_remedy_is_not_to_rebuild(said: str) -> No
     assert "--rebuild" not in told
 
 
+def test_what_our_own_code_raised_says_itself_what_to_do() -> None:
+    said = """Traceback (most recent call last):
+  File "records.py", line 140, in read
+    raise ResolverError(said)
+resolver.errors.ResolverError: tx.half-0 has lost records, so transactions may be lost. Do this
+"""
+    told = str(query_failed("resolve", Exception(said), remedy="nothing is lost"))
+    assert told == (
+        "the query resolve ended: resolver.errors.ResolverError: tx.half-0 has lost records, so "
+        "transactions may be lost. Do this; see Spark's log"
+    )
+
+
 def test_much_text_is_cut() -> None:
     said = "\n".join(f"{number}" * 400 for number in range(9))
     told = str(query_failed("land", Exception(said)))

@@ -159,6 +159,30 @@ def test_interrupted_in_an_audit_it_goes_on_with_no_failed_world_and_no_audit_le
     assert worlds(tmp_path) == [WORLD, f"{WORLD}.failed-0"]
 
 
+def test_a_world_is_played_again_where_that_is_asked_for_and_its_results_are_kept(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    told.rounds = [FaultError("it hangs"), None, None, None]
+    run(tmp_path, results)
+    assert not results.hold
+    campaign = Campaign(tmp_path, results)
+    campaign.begin_again([WORLD])
+    campaign.run(lock=0)
+    assert [one.error for one in results.rounds()] == ["", "", ""]
+    assert [one.audited for one in results.audits()] == [WORLD]
+    assert results.hold
+    assert results.again == {WORLD: 3}
+    assert f"Played again since, by newer code: {WORLD} (3 rounds)." in summary(results)
+    assert "it hangs" in (tmp_path / "results.jsonl").read_text()
+
+
+def test_only_a_world_of_the_plan_can_be_played_again(
+    told: Told, results: Results, tmp_path: Path
+) -> None:
+    with pytest.raises(FaultError, match=f"no world moon-1; there are {WORLD}"):
+        Campaign(tmp_path, results).begin_again(["moon-1"])
+
+
 def test_after_a_failure_in_the_last_round_there_is_no_other_world(
     told: Told, results: Results, tmp_path: Path
 ) -> None:
