@@ -17,6 +17,8 @@ from .protocol import Names
 
 _log = logging.getLogger(__name__)
 _DEFAULT_MAX_BYTES = 1_000_000
+#: Of what a client hears, what says no more than that it has no broker.
+_GENERAL = {KafkaError._ALL_BROKERS_DOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class TopicsMissing(SendError):
     """The half or the op topic is not there."""
 
 
+class _NoAnswer(Exception):
+    """No broker has answered."""
+
+
 def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Queues:
     """Ask Kafka; raises `TopicsMissing`, or `SendError` when no broker answers in time.
 
@@ -40,8 +46,19 @@ def read_queues(options: Mapping[str, Any], names: Names, timeout: float) -> Que
     """
     # Its log goes to the logger in `options`, or rather nowhere, since it is not polled: what
     # matters is in the errors below.
-    with _admin(options) as admin:
-        counts = _partitions(admin, options["bootstrap.servers"], names, timeout)
+    heard: list[KafkaError] = []
+    servers = options["bootstrap.servers"]
+    with _admin({**options, "error_cb": heard.append}) as admin:
+        try:
+            counts = _partitions(admin, servers, names, timeout)
+        except _NoAnswer as unanswered:
+            admin.poll(0)  # what was heard meanwhile says more than that the time is over
+            why = [error.str() for error in heard if error.code() not in _GENERAL]
+            raise SendError(
+                f"no broker of {servers} answered within {timeout:g} s "
+                f"({why[-1] if why else unanswered}); check bootstrap_servers and the security "
+                "options in kafka"
+            ) from unanswered
         half, op = counts[names.half], counts[names.op]
         if half != op:
             raise SendError(
@@ -68,13 +85,13 @@ def _partitions(admin: AdminClient, servers: str, names: Names, timeout: float) 
         try:
             counts[name] = len(future.result(timeout=timeout + 1).partitions)
         except KafkaException as error:
-            raise _refused(name, servers, timeout, error.args[0]) from error
+            raise _refused(name, servers, error.args[0]) from error
         except FutureTimeout as error:
-            raise _no_answer(servers, timeout, "timed out") from error
+            raise _NoAnswer("timed out") from error
     return counts
 
 
-def _refused(name: str, servers: str, timeout: float, reason: KafkaError) -> SendError:
+def _refused(name: str, servers: str, reason: KafkaError) -> Exception:
     if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return TopicsMissing(
             f"topic {name} does not exist on {servers}; make it with `txresolver topics create` "
@@ -82,14 +99,7 @@ def _refused(name: str, servers: str, timeout: float, reason: KafkaError) -> Sen
         )
     if reason.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         return SendError(f"topic {name} on {servers}: {reason.str()}; grant Write and Describe")
-    return _no_answer(servers, timeout, reason.str())
-
-
-def _no_answer(servers: str, timeout: float, why: str) -> SendError:
-    return SendError(
-        f"no broker of {servers} answered within {timeout:g} s ({why}); check bootstrap_servers "
-        "and the security options in kafka"
-    )
+    return _NoAnswer(reason.str())
 
 
 def _max_bytes(admin: AdminClient, name: str, timeout: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -139,17 +140,45 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
     assert any(name.startswith("events") for name in holding(home, ["SQLExecutionStart"]))
 
 
-def test_a_wrong_password_is_said_and_not_shown(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["up", "--home={home}", "--verbose"],
+        ["topics", "create"],
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_a_wrong_password_is_said_and_not_shown(
+    site: Site, tmp_path: Path, asked: list[str]
+) -> None:
     home, wrong = tmp_path / "home", "not-the-password-at-all"
     (home / "events").mkdir(parents=True)
     settings = config(site, tmp_path, "resolver", f'"sasl.password" = "{wrong}"')
     servers = f"--bootstrap-servers={site.broker.bootstrap}"
-    up = ["up", f"--home={home}", "--verbose", servers, f"--config={settings}"]
-    with command(*up, log=home / "up.log") as refused:
+    given = [word.format(home=home) for word in asked]
+    said = [*given, servers, f"--config={settings}"]
+    with command(*said, log=home / "said.log") as refused:
         assert refused.exit_code() == 2
         assert "invalid credentials" in refused.said()
         assert "check bootstrap_servers and the security options of [kafka]" in refused.said()
     assert holding(home, [wrong]) == []
+
+
+def test_an_agent_with_a_wrong_password_says_so_and_does_not_show_it(
+    site: Site, tmp_path: Path
+) -> None:
+    """It waits, as for a cluster that is away."""
+    wrong, log = "not-the-password-at-all", tmp_path / "logs" / "agent.log"
+    log.parent.mkdir()
+    (tmp_path / "shop.py").write_text(LISTENER)
+    settings = config(site, tmp_path, "orders")
+    agent = ["agent", "--group=orders", "--listener=shop:Commits", f"--config={settings}"]
+    agent.append(f"--bootstrap-servers={site.broker.bootstrap}")
+    with command(*agent, log=log, cwd=tmp_path, env={PASSWORD: wrong}) as waiting:
+        waiting.until_said("invalid credentials")
+        waiting.signal(signal.SIGTERM)
+        assert waiting.exit_code() == 0
+    assert wrong not in log.read_text()
 
 
 def send_as_orders(site: Site) -> Message:
