@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,12 +31,13 @@ def summary(results: Results) -> str:
     worlds = results.audited | {one.world for one in last.values() if not one.failed}
     seed = results.campaign()["seed"]
     restarts = sum(len(one.restarts) for one in rounds)
-    commits = " and ".join(dict.fromkeys(one.commit for one in rounds)) or "none yet"
+    counted = Counter(one.commit for one in rounds)
+    commits = ", ".join(f"{commit} ({count})" for commit, count in counted.items()) or "none yet"
     audited = sum(one.transactions for one in audits)
     again = ", ".join(f"{world} ({count} rounds)" for world, count in results.again.items())
     said = (
-        f"Seed {seed}, commit {commits}: {len(rounds):,} of {results.planned:,} rounds; "
-        f"worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
+        f"Seed {seed}: {len(rounds):,} of {results.planned:,} rounds; by commit: {commits}. "
+        f"Worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
         f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
         "was."
     ) + (f" Played again since, by newer code: {again}." if again else "")

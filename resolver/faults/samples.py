@@ -40,7 +40,7 @@ JVM_SETTINGS = {
     "spark.driver.extraJavaOptions": f"{SHORTENED['spark.driver.extraJavaOptions']} -Xlog:gc",
 }
 _FULL_COLLECTION = re.compile(r"Pause Full .*?->(\d+)M\(")
-_BATCH = re.compile(r"^(\S+ \S+) DEBUG batch \d+: (deciding|done)", re.MULTILINE)
+_BATCH = re.compile(r"^(\d{4}-\S+ \S+) DEBUG batch \d+: (deciding|done)", re.MULTILINE)
 _MIB = 1 << 20
 
 
@@ -64,7 +64,7 @@ class Samples:
             count, size = _files(world.home / folder)
             sample |= {f"{folder}: files": count, f"{folder}: MiB": size / _MIB}
         if world.resolver is not None:
-            sample["batch: s"] = _batch_seconds(world.resolver.log)
+            sample["batch: s"] = batch_seconds(world.resolver.log)
             sample |= _heap(Home(world.resolver_home).spark_log)
         with self._path.open("a") as file:
             file.write(json.dumps({name: round(value, 3) for name, value in sample.items()}) + "\n")
@@ -130,7 +130,7 @@ def _files(folder: Path) -> tuple[int, float]:
     return count, size
 
 
-def _batch_seconds(log: Path) -> float:
+def batch_seconds(log: Path) -> float:
     """Return how long the last batches took from their reading to Spark's commit log."""
     begun, waits = 0.0, []
     for at, what in _BATCH.findall(_end_of(log)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.faults.samples import Samples
+from resolver.faults.samples import Samples, batch_seconds
 
 SECOND, MORE = 100, 120
 HEAP = {"the resolver, java: heap MiB": 200}
@@ -50,6 +50,17 @@ def test_without_the_heap_in_each_third_nothing_is_flat(tmp_path: Path) -> None:
         [{"at": at} for at in range(3)],
     ):
         assert "no full collection" in written(tmp_path, lines).grown()[-1]
+
+
+@pytest.mark.parametrize("cut", range(30))
+def test_of_a_long_log_the_last_batches_count_wherever_it_is_cut(tmp_path: Path, cut: int) -> None:
+    log = tmp_path / "resolver.log"
+    batch = (
+        "2026-11-24 09:02:39,000 DEBUG batch 7: deciding\n"
+        "2026-11-24 09:02:39,250 DEBUG batch 7: done, for Spark to note in its commit log\n"
+    )
+    log.write_text(batch * 500 + "x" * cut)
+    assert batch_seconds(log) == 0.25
 
 
 def written(folder: Path, lines: list[dict[str, int]]) -> Samples:
