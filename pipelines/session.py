@@ -88,6 +88,7 @@ def spark_session(
             "at spark.driver.memory and spark.driver.extraJavaOptions of [spark], and at "
             f"JAVA_HOME; the archive of its classes, in {FOLDER}, may be deleted"
         ) from error
+    _say_nothing_of_broken_reports(spark)
     if not submitted:
         _write_no_checksums(spark)
     if spark.conf.get("spark.submit.pyFiles", ""):
@@ -106,6 +107,11 @@ def sql_options(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Non
     finally:
         for name, value in own.items():
             spark.conf.set(name, value)
+
+
+def _say_nothing_of_broken_reports(spark: SparkSession) -> None:
+    """Let what hears the JVM's reports end with it, without a traceback: who asks the JVM tells."""
+    cast(Any, spark.sparkContext)._accumulatorServer.handle_error = lambda *_: None
 
 
 def _write_no_checksums(spark: SparkSession) -> None:

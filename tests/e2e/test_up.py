@@ -141,6 +141,7 @@ def test_when_its_jvm_dies_it_says_so_and_the_next_goes_on(world: World, tmp_pat
         jvm.kill()
         assert up.exit_code() == 1
     assert up.said().splitlines()[-1].startswith("error: Spark's JVM ended: ")
+    assert "Traceback" not in up.said()
     assert " ERROR " not in up.said()
     with command(*_up(world, tmp_path / "home"), log=tmp_path / "next.log") as up:
         up.until_said("ready:")
