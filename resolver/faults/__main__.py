@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import FaultError, TxResolverError
 from ..locks import FileLock
 from .campaign import Campaign, see_possible
-from .plan import FAULTS, counts
+from .plan import CHOICES, counts
 from .report import summary, write
 from .results import Results
 from .soak import soak
@@ -74,7 +74,12 @@ def _arguments() -> argparse.Namespace:
         help="with --resume: play a world once more from its beginning, as after a change",
     )
     parser.add_argument(
-        "--only", action="append", choices=list(FAULTS), metavar="FAULT", default=[]
+        "--only",
+        action="append",
+        choices=CHOICES,
+        metavar="FAULT",
+        default=[],
+        help="this fault, or this group of faults; repeatable",
     )
     parser.add_argument("--rate", type=float, help=f"transactions a second ({_RATE})")
     parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")

@@ -150,9 +150,20 @@ def plan(seed: int, counts: Mapping[str, int]) -> list[Round]:
     return [Round(number, f"{of.group}-{of.place}", of.fault) for number, of in cut]
 
 
+#: What `--only` may name: a fault, or a group of them.
+CHOICES = [*FAULTS, *dict.fromkeys(one.group for one in FAULTS.values())]
+
+
 def counts(rounds: int | None, only: list[str]) -> dict[str, int]:
-    """Return how many rounds each fault gets: its own, or its share of `rounds`, at least one."""
-    chosen = {name: FAULTS[name].rounds for name in only or FAULTS}
+    """Return how many rounds each fault gets: its own, or its share of `rounds`, at least one.
+
+    `only` has names of faults and of groups; empty for all.
+    """
+    chosen = {
+        name: planned.rounds
+        for name, planned in FAULTS.items()
+        if not only or name in only or planned.group in only
+    }
     if rounds is None:
         return chosen
     total = sum(chosen.values())

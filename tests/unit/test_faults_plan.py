@@ -54,6 +54,13 @@ def test_a_shorter_one_has_each_fault() -> None:
     assert set(counts(100, [])) == set(FAULTS)
     assert min(counts(1, []).values()) == 1
     assert counts(10, ["kill resolver"]) == {"kill resolver": 10}
+    assert counts(15, ["kill broker", "zombies"]) == {
+        "kill broker": 9,
+        "zombie": 3,
+        "zombie past killed broker": 1,
+    }
+    damage = {name for name, planned in FAULTS.items() if planned.group == "damage"}
+    assert set(counts(1, ["damage"])) == damage
 
 
 def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
