@@ -120,7 +120,8 @@ class Process:
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.ended:
-            os.kill(self._guarded.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # gone, which its shell is about to see
+                os.kill(self._guarded.pid, number)
 
     def _said(self) -> str:
         try:

@@ -49,3 +49,20 @@ def test_what_a_process_has_started_in_another_session_is_hit_too(tmp_path: Path
     victim.end()
     os.close(lock)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_one_whose_guard_has_not_seen_its_end_yet_is_stopped_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "sleeper.py").write_text("import time\ntime.sleep(600)\n")
+    lock = os.open(tmp_path / "victims", os.O_CREAT)
+    victim = Victim("a victim", ["sleeper"], tmp_path, tmp_path / "log", dict(os.environ), lock, 10)
+    [guard] = [one for one in victim.members() if one.ppid() == os.getpid()]
+    wait_until(lambda: len({tuple(one.cmdline()) for one in guard.children()}) == 2)
+    [watcher] = [one for one in guard.children() if one.cmdline() == guard.cmdline()]
+    [command] = [one for one in guard.children() if one != watcher]
+    watcher.suspend()  # for whose end the guard waits before it ends itself
+    victim.kill()
+    wait_until(lambda: not psutil.pid_exists(command.pid))
+    assert not victim.ended
+    assert victim.stop(0, lambda: None) is None
+    os.close(lock)
+    assert not psutil.pid_exists(guard.pid)
