@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -41,6 +41,8 @@ _GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
 #: Where the state has what was read last, beside the keys of the step.
 _SEEN = "seen"
 _reader: Records | None = None
+#: To the state of the worker's last task: see `QueueProcessor.close`.
+_connection: Any = None
 
 
 def decide(
@@ -119,7 +121,18 @@ class QueueProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the queue's state."""
+        global _connection
+        _connection = cast(Any, handle)._statefulProcessorApiClient
         self._state = _State(handle.getMapState("state", _KEY, _VALUE))
+
+    def close(self) -> None:
+        """Leave the connection to the state open, for Spark to close at the end of the task.
+
+        Spark 4.2.0 closes its end only by the interrupt of a thread that still listens. Told that
+        the processor is closed, or with our end closed, it does not listen any more, and leaves a
+        socket open for each task until no port is left (SPARK-58932, mended in Spark 4.2.1).
+        """
+        _connection.set_handle_state = lambda _state: None
 
     def handleInitialState(
         self,

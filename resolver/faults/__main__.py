@@ -48,7 +48,8 @@ def main() -> int:
             campaign.begin_again(given.again)
             campaign.run(lock.fileno())
     except Interrupted:
-        print("Interrupted: everything is stopped; go on with --resume.", file=sys.stderr)
+        how = "" if given.soak else "; go on with --resume"
+        print(f"Interrupted: everything is stopped{how}.", file=sys.stderr)
         return _INTERRUPTED
     except TxResolverError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Producer
+from leftovers import wait_until
 from pyspark.sql import SparkSession
 
 from resolver.protocol import Half, Headers, Record
 
 from .conftest import Resolving
-from .world import Sent, World, header, headers_of
+from .world import PATIENCE_SECONDS, Sent, World, header, headers_of
 
 PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 ANY_BYTES = bytes(range(256))
@@ -208,3 +210,20 @@ def _with(record: Record, name: str, value: bytes) -> Record:
 
 def _sent(half: Half, stored: Any) -> Sent:
     return Sent(half, stored.partition(), stored.offset(), stored.timestamp()[1])
+
+
+def test_batches_leave_no_socket_open_in_sparks_jvm(
+    spark: SparkSession, world: World, resolving: Resolving
+) -> None:
+    """Spark 4.2.0 by itself leaves one open for each task that decides."""
+    jvm = psutil.Process(spark._jvm.ProcessHandle.current().pid())
+
+    def left_open() -> int:
+        return sum(one.status == psutil.CONN_CLOSE_WAIT for one in jvm.net_connections("tcp"))
+
+    before = left_open()
+    with resolving(**PATIENT):
+        for batches in range(1, 11):
+            world.end(world.send_half())
+            world.committed(batches)
+        wait_until(lambda: left_open() <= before, PATIENCE_SECONDS)
