@@ -28,7 +28,8 @@ HEAP = {"the resolver, java: heap MiB": 200}
         ("first/spark: files", True),
         ("first/tables: files", False),
         ("broker/data: files", False),
-        ("batch: s", True),
+        ("batch / machine", True),
+        ("batch: s", False),
     ],
 )
 def test_what_grows_is_named_unless_it_keeps_all(
