@@ -25,6 +25,8 @@ from .scenery import Scenery
 
 #: How many rounds one world sees before it is audited and the next one begins.
 _ROUNDS_PER_WORLD = 40
+#: The same in a short campaign, where one of 40 would be audited at its very end.
+_ROUNDS_PER_MIXED_WORLD = 20
 _SPOILS = (truncate, tear, lose)
 
 _SCENERIES = {
@@ -180,6 +182,7 @@ class _Cut(NamedTuple):
 
 def _cut(seed: int, groups: Mapping[str, list[str]]) -> Iterator[_Cut]:
     for group, faults in groups.items():
+        size = _ROUNDS_PER_MIXED_WORLD if group == "mixed" else _ROUNDS_PER_WORLD
         random.Random(f"{seed} {group}").shuffle(faults)  # noqa: S311 - repeatable is what it is for
         for before, fault in enumerate(faults):
-            yield _Cut(group, before // _ROUNDS_PER_WORLD + 1, fault)
+            yield _Cut(group, before // size + 1, fault)

@@ -68,6 +68,8 @@ def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
     worlds = {one.world: scenery(one.fault) for one in plan(1, few)}
     assert worlds == {"mixed-1": Scenery(), "disk-1": Scenery(small_disk=True)}
     assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
+    longer = Counter(one.world for one in plan(1, {"kill broker": 36}))
+    assert longer == {"mixed-1": 20, "mixed-2": 16}
 
 
 def test_every_group_has_its_first_world_before_any_has_its_second() -> None:
