@@ -67,12 +67,9 @@ class Samples:
             count, size = _files(world.home / folder)
             sample |= {f"{folder}: files": count, f"{folder}: MiB": size / _MIB}
         if world.resolver is not None:
-            machine, batch = _machine_seconds(), batch_seconds(world.resolver.log)
-            sample |= {
-                "machine: s": machine,
-                "batch: s": batch,
-                "batch: machine's": batch / machine,
-            }
+            batch, machine = batch_seconds(world.resolver.log), _machine_seconds()
+            sample |= {"batch: s": batch, "machine: ms": 1_000 * machine}
+            sample["batch / machine"] = batch / machine
             sample |= _heap(Home(world.resolver_home).spark_log)
         with self._path.open("a") as file:
             file.write(json.dumps({name: round(value, 3) for name, value in sample.items()}) + "\n")
