@@ -16,7 +16,7 @@ from .results import Audit
 from .scenery import SHORTENED
 from .world import World
 
-_SECONDS = 600.0
+_SECONDS = 1_800.0
 #: Whatever the settings are now: the time-out by which no check came too early.
 _SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
 #: There is one broker, whose clock is its own: what is left to allow for is how long a batch takes.
