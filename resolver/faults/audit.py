@@ -19,6 +19,8 @@ from .world import World
 _SECONDS = 1_800.0
 #: Whatever the settings are now: the time-out by which no check came too early.
 _SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
+#: What it has by default, whatever the resolver was given.
+_MEMORY = "--set=spark.driver.memory=2g"
 #: There is one broker, whose clock is its own: what is left to allow for is how long a batch takes.
 _ONE_CLOCK = "--set=broker_clock_skew_ms=5000"
 #: What is judged of a world that has come to its end; of all else the audit must count none.
@@ -54,7 +56,7 @@ def not_judged(counts: dict[str, int], settled: int, undeliverable: int) -> str:
 
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
-    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST]
+    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST, _MEMORY]
     clock = [] if world.scenery.own_clock else [_ONE_CLOCK]
     return _run(world, "resolver", "audit", "--topics", "--json", *there, *clock)
 
