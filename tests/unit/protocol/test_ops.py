@@ -119,6 +119,19 @@ def test_fields_and_headers_that_are_not_known_are_passed_over() -> None:
     assert op == Op(TransactionStatus.UNKNOWN, "g", (Element(0, 1, "a"),))
 
 
+def test_blanks_before_dense_json_are_passed_over() -> None:
+    """Orjson by itself says that it has no memory for this."""
+    dense = b'{\n "more": [%b], ' % b",".join([b"1"] * 8_000)
+    op = decode_op(dense + an_op()[1:], OP_HEADERS)
+    assert op.elements == (Element(0, 1, "a"),)
+
+
+@pytest.mark.parametrize("value", [b"", b" ", b"{},{}", b"],[", b"{}]", b"[{}"])
+def test_what_is_not_one_object_is_malformed(value: bytes) -> None:
+    with pytest.raises(MalformedOp, match="not JSON"):
+        decode_op(value, OP_HEADERS)
+
+
 def test_an_op_may_have_as_many_elements_as_its_limit() -> None:
     ids = [f"id-{number}" for number in range(MAX_OP_ELEMENTS)]
     op = decode_op(an_op(offsets=list(range(MAX_OP_ELEMENTS)), transaction_ids=ids), OP_HEADERS)
