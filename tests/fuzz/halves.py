@@ -6,7 +6,7 @@ import uuid
 from random import Random
 from typing import Any, NamedTuple
 
-from resolver.protocol import Headers
+from resolver.protocol import Headers, record_bytes
 
 from .spec import is_half
 
@@ -26,6 +26,8 @@ _RESERVED = (
 _NEVER = [None, b"", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"x" * 5_000]
 _NEVER_BUT_AN_ID = [*_NEVER, b"a b\x00", b"../..", b"tx/", b"\xd9\xa7"]
 _NO_PARTITION = [None, b"", b"-1", b"+1", b"1.0", b"2147483648", b"9" * 19, b" 1", b"\xd9\xa1"]
+#: What a producer takes by default, and some room.
+_MAX_BYTES = 990_000
 _IMMUNITIES = [None, b"", b"-1", b"0", b"\xff", b"9" * 40, b"3600", b"1e3", b"7 "]
 
 
@@ -77,6 +79,8 @@ def wrong(random: Random, topic: str, partitions: int) -> Half:
     headers = made.headers
     for _ in range(random.choice([1, 1, 1, 2, 5])):
         headers = random.choice(_FAULTS)(random, headers)
+    if record_bytes(made.key, made.value, headers) > _MAX_BYTES:
+        return wrong(random, topic, partitions)
     return made._replace(headers=headers, refused=True)
 
 
