@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from e2e.commands import command
 from e2e.world import World
 
 from resolver.broker import Broker
+from resolver.home import Home
 
 from .pure import fuzz
 from .system import SETTINGS, System
@@ -78,9 +80,20 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
             running.signal(signal.SIGTERM)
             if running.exit_code() != 0:
                 differences.append(f"the resolver ended with {running.process.returncode}")
+        differences += _landed(home, there[1:], folder / "land.log")
         differences += _audited(there, folder / "audit.log")
         world.close()
     return differences + system.wrong_tables(home / "tables")
+
+
+def _landed(home: Path, where: list[str], log: Path) -> list[str]:
+    """Land what the resolver left to its next start: it takes no longer than it may to end."""
+    at = Home(home)
+    folders = [f"--tables={at.tables}", f"--checkpoint={at.land_checkpoint}"]
+    landing = [sys.executable, "-m", "pipelines.land", "--available-now", *folders, *where]
+    with log.open("wb") as output:
+        status = subprocess.run(landing, stdout=output, stderr=output, check=False).returncode
+    return [f"land ended with {status}: {log.read_text(errors='replace')}"] if status else []
 
 
 def _audited(there: list[str], log: Path) -> list[str]:
