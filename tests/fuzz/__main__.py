@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from e2e.commands import command
+from e2e.commands import PATIENCE_SECONDS, command
 from e2e.world import World
 
 from resolver.broker import Broker
@@ -68,7 +68,8 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
     with Broker(folder / "broker") as broker:
         world = World(broker.bootstrap, "tx.")
         sets = [f"--set={name}={value}" for name, value in {**SETTINGS, "queues": QUEUES}.items()]
-        there = [f"--home={home}", f"--bootstrap-servers={world.bootstrap}", *sets]
+        where = [f"--bootstrap-servers={world.bootstrap}", *sets]
+        there = [f"--home={home}", *where]
         with command("up", *there, log=folder / "up.log") as running:
             running.until_said("ready:")
             system = System(world, QUEUES, seed)
@@ -80,7 +81,7 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
             running.signal(signal.SIGTERM)
             if running.exit_code() != 0:
                 differences.append(f"the resolver ended with {running.process.returncode}")
-        differences += _landed(home, there[1:], folder / "land.log")
+        differences += _landed(home, where, folder / "land.log")
         differences += _audited(there, folder / "audit.log")
         world.close()
     return differences + system.wrong_tables(home / "tables")
@@ -92,7 +93,10 @@ def _landed(home: Path, where: list[str], log: Path) -> list[str]:
     folders = [f"--tables={at.tables}", f"--checkpoint={at.land_checkpoint}"]
     landing = [sys.executable, "-m", "pipelines.land", "--available-now", *folders, *where]
     with log.open("wb") as output:
-        status = subprocess.run(landing, stdout=output, stderr=output, check=False).returncode
+        ended = subprocess.run(
+            landing, stdout=output, stderr=output, timeout=PATIENCE_SECONDS, check=False
+        )
+    status = ended.returncode
     return [f"land ended with {status}: {log.read_text(errors='replace')}"] if status else []
 
 
