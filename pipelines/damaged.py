@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from resolver.errors import DamagedTable
 from resolver.tables import TABLES
-from resolver.tables.delta import is_there, table_path, writers
+from resolver.tables.delta import can_be_listed, is_there, table_path, writers
 
 _FILE = re.compile(r"Encountered error while reading file (\S+)")
 
@@ -33,5 +33,5 @@ def _readable(spark: SparkSession, path: str) -> bool:
         if is_there(spark, path):
             writers(spark, path)
     except (PySparkException, Py4JJavaError, DamagedTable):
-        return False
+        return not can_be_listed(spark, path)  # what is only out of reach may well be whole
     return True

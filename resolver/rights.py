@@ -137,6 +137,8 @@ def _auditor(principal: str, names: Names, real: list[str]) -> Iterator[Right]:
     """Return the rights to compare the tables with what Kafka has: `audit --topics`."""
     outcomes = (names.resolution, names.discarded, names.quarantine)
     yield from _may(principal, AclOperation.READ, _TOPIC, *outcomes, *real)
+    # How many there are.
+    yield from _may(principal, AclOperation.DESCRIBE, _TOPIC, names.half, names.op)
     # Whether Kafka keeps all of a topic's records.
     yield from _may(principal, AclOperation.DESCRIBE_CONFIGS, _TOPIC, *real)
 

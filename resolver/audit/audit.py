@@ -15,9 +15,9 @@ from .halves import half_events
 from .ops import ends, malformed, read_ops, unreadable
 from .refusals import compared, refusable_ends, unknown_events
 from .report import Finding, Invariant, Report, Violation
-from .rule import Rule, half_should_be_there, is_auditable
+from .rule import Rule, contradicts_ops, half_is_missing, is_auditable
 from .rules import rules
-from .snapshot import Runs, Snapshot, queues, runs, take_snapshot
+from .snapshot import Ends, Runs, Snapshot, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
 
@@ -64,13 +64,15 @@ def audit(
             not_read.groupBy("queue").agg(F.count("*").alias("unreadable")),
             overdue.passed(snapshot, known, settings),
         )
-        by_queue = queues(spark, snapshot, known, with_topics, *beside)
+        by_queue = queues(spark, snapshot, known, sources.ends, *beside)
         landed = _events(snapshot, not_read, settings, known, with_topics)
         events = [*landed, ends(ops), *sources.events]
         rows = transactions(events, by_queue, settings, known.count)
         judged = _judge(rows, snapshot, sources, settings, known.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
-        refused = compared(judged.refusable(), malformed(ops), about_ops, by_queue, known.count)
+        refused = compared(
+            judged.refusable(), malformed(ops), about_ops, by_queue, settings, known.count
+        )
         return judged.report(refused, snapshot, settings, examples, not_read.count())
     finally:
         not_read.unpersist()
@@ -85,11 +87,12 @@ def _partitions(snapshot: Snapshot) -> int:
 
 @dataclass(frozen=True)
 class _Sources:
-    """What beside the landed half, op and outcome: `kept` is None without the topics."""
+    """What beside the landed half, op and outcome; `kept` and `ends` are None without topics."""
 
     events: list[DataFrame]
     quarantine: DataFrame
     kept: DataFrame | None
+    ends: Ends | None
 
 
 def _sources(
@@ -97,18 +100,19 @@ def _sources(
 ) -> _Sources:
     quarantine = snapshot["quarantine"]
     if not with_topics:
-        return _Sources(_refusals(quarantine, settings), quarantine, None)
+        return _Sources(_refusals(quarantine, settings), quarantine, None, None)
     # First the messages: of each of them the outcome is among those that are read then.
     named = delivered.real_topics(snapshot, settings.topic_prefix)
     ranges = readable(settings, named, named & delivered.committed_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
+    stored = delivered.ends(settings)
     quarantine = quarantine.unionByName(refused)
     events = [*_refusals(quarantine, settings), *unlanded]
     if not ranges:
-        return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT))
+        return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT), stored)
     messages = delivered.messages(spark, settings, ranges)
     kept = delivered.kept(spark, settings, ranges, messages, snapshot)
-    return _Sources([*events, messages], quarantine, kept)
+    return _Sources([*events, messages], quarantine, kept, stored)
 
 
 def _refusals(quarantine: DataFrame, settings: Settings) -> list[DataFrame]:
@@ -161,8 +165,8 @@ def _judge(
     rows: DataFrame, snapshot: Snapshot, sources: _Sources, settings: Settings, runs: int
 ) -> _JudgedRows:
     """Join what the rules need besides, and apply them all."""
-    applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule()]
-    counted = _counts()
+    applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule(settings)]
+    counted = _counts(settings)
     groups = F.broadcast(overdue.groups(snapshot, settings))
     rows = rows.join(groups, F.col("half.group") == F.col("asked_group"), "left")
     if sources.kept is not None:
@@ -269,22 +273,23 @@ def _found() -> Column:
     return F.when((F.size("violations") > 0) | (F.size("refusable") > 0), found)
 
 
-def _counts() -> dict[str, Column]:
+def _counts(settings: Settings) -> dict[str, Column]:
     """Return what is counted of the rows beside the rules."""
     found, half, said = F.size("resolutions"), F.col("half"), F.col("outcome")
     open_ = F.col("is_transaction") & (found == 0)
     ended = F.col("told") | F.col("first").isNotNull()
-    not_judged = (found == 1) & ~is_auditable() & (F.col("is_transaction") | half.isNull())
+    is_lost = half_is_missing(settings)  # that is a violation, as what contradicts the ops is
+    not_judged = (found == 1) & ~is_auditable() & ~contradicts_ops(settings)
+    not_judged &= (F.col("is_transaction") | half.isNull()) & ~is_lost
     gone = (F.col("offset") < F.col("half_first")) | (said["op_offset"] < F.col("op_first"))
     gone = F.coalesce(gone, F.lit(False))
-    is_lost = half.isNull() & half_should_be_there()  # that is a violation
     return {
         "halves": half.isNotNull(),
         "outcomes": found > 0,
         "refused_halves": half.isNotNull() & ~F.col("is_transaction"),
         "pending": open_ & ~ended,
         "ended_and_not_landed_yet": open_ & ended,
-        "outcomes_landed_before_half_or_op": not_judged & ~gone & ~is_lost,
+        "outcomes_landed_before_half_or_op": not_judged & ~gone,
         "outcomes_of_halves_or_ops_kept_no_longer": not_judged & gone,
         "outcomes_of_unreadable_ops": by_unreadable_op(),
     }

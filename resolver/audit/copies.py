@@ -6,9 +6,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ..protocol import names as n
+from ..settings import Settings
 from .halves import content, headers_read
 from .report import Invariant
-from .rule import Rule, first_wrong, half_should_be_there, yes
+from .rule import Rule, first_wrong, half_is_missing, yes
 from .snapshot import Snapshot
 
 
@@ -64,7 +65,11 @@ def refusal_events(quarantine: DataFrame, prefix: str) -> DataFrame:
     names = F.transform("headers", lambda header: header["key"])
     marks = F.array_position(F.reverse(names), n.REASON).cast("int")
     own = F.slice(headers_read(), F.lit(1), F.size("headers") - marks)
-    refusal = F.struct("reason", F.when(~F.col("truncated"), content(own)).alias("content"))
+    refusal = F.struct(
+        "reason",
+        F.when(~F.col("truncated"), content(own)).alias("content"),
+        F.unix_millis("source_timestamp").alias("written_ms"),
+    )
     return about_halves(quarantine, prefix).select(
         "queue", F.col("refused_offset").alias("offset"), refusal.alias("refusal")
     )
@@ -75,11 +80,11 @@ def about_halves(quarantine: DataFrame, prefix: str) -> DataFrame:
     return quarantine.where(F.col("refused_topic") == n.Names(prefix).half)
 
 
-def copies_rule() -> Rule:
+def copies_rule(settings: Settings) -> Rule:
     """Return the rule that what is said of a half is said of this one, and has its bits."""
     half, sent = F.col("half"), F.col("sent")
     is_copied = (F.size("checks") > 0) | (F.size("discards") > 0) | (F.size("refusals") > 0)
-    is_ghost = half.isNull() & half_should_be_there()
+    is_ghost = half_is_missing(settings)
 
     def is_anothers(check: Column) -> Column:
         same = check["id"].eqNullSafe(half["id"]) & check["group"].eqNullSafe(half["group"])

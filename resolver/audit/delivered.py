@@ -14,8 +14,8 @@ from .copies import discard_events
 from .halves import content
 from .report import Invariant
 from .rule import Rule, first_wrong, is_auditable, yes
-from .snapshot import Snapshot
-from .topics import Ranges, compacted, readable, records
+from .snapshot import Ends, Snapshot
+from .topics import Ranges, compacted, readable, records, stored
 
 #: What was decided after `kept_ms` must be there; a topic that is not listed was not read.
 KEPT = "topic string, kept_ms long"
@@ -92,10 +92,7 @@ def unlanded(
     ranges = readable(settings, topics, topics)
     for table in tables:
         if prefix + table.topic not in ranges:
-            raise AuditError(
-                f"Kafka has no topic {prefix}{table.topic}: give the brokers and the topic_prefix "
-                "that the tables landed from"
-            )
+            raise _no_topic(prefix + table.topic)
     outcomes, discards, refused = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
@@ -107,6 +104,17 @@ def unlanded(
         discard_events(discards),
     ]
     return events, refused
+
+
+def ends(settings: Settings) -> Ends:
+    """Return how many halves and ops Kafka has stored by now, also those that are deleted."""
+    names = n.Names(settings.topic_prefix)
+    topics = {"half": names.half, "op": names.op}
+    found = stored(settings, topics.values())
+    for topic in topics.values():
+        if topic not in found:
+            raise _no_topic(topic)
+    return {what: found[topic] for what, topic in topics.items()}
 
 
 def delivery_rules() -> list[Rule]:
@@ -150,6 +158,13 @@ def delivery_counts() -> dict[str, Column]:
         "messages_kept_no_longer": committed & is_gone,
         "halves_of_topics_not_read": F.col("half.topic").isNotNull() & F.col("kept_ms").isNull(),
     }
+
+
+def _no_topic(topic: str) -> AuditError:
+    return AuditError(
+        f"Kafka has no topic {topic}: give the brokers and the topic_prefix that the tables landed "
+        "from"
+    )
 
 
 def _must_be() -> Column:

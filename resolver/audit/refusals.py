@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .ops import WHOLE
-from .rule import half_should_be_there
+from .rule import half_should_be_there, never_stored, yes
 from .transactions import by_unreadable_op, came_early, decided, fits, is_late
 
 #: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
@@ -100,7 +100,12 @@ def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column
 
 
 def compared(
-    refusable: DataFrame, malformed: DataFrame, quarantine: DataFrame, queues: DataFrame, runs: int
+    refusable: DataFrame,
+    malformed: DataFrame,
+    quarantine: DataFrame,
+    queues: DataFrame,
+    settings: Settings,
+    runs: int,
 ) -> DataFrame:
     """Return a row per element that is refusable or found in quarantine, with `detail` if wrong.
 
@@ -113,7 +118,7 @@ def compared(
         F.coalesce("wanted.transaction_id", "found_id").alias("transaction_id"),
         F.coalesce("wanted.half_offset", "found_half_offset").alias("half_offset"),
         (F.col("wanted.needed") | F.col("reasons").isNotNull()).alias("checked"),
-        F.concat(_detail(runs), F.lit(": "), _where()).alias("detail"),
+        F.concat(_detail(settings, runs), F.lit(": "), _where()).alias("detail"),
     )
 
 
@@ -153,13 +158,14 @@ def _wanted(refusable: DataFrame, malformed: DataFrame, queues: DataFrame) -> Da
     return refusable.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
 
 
-def _detail(runs: int) -> Column:
+def _detail(settings: Settings, runs: int) -> Column:
     """Say what is wrong, null if nothing is."""
     wanted, found = F.col("wanted"), F.size("reasons")
     first = F.get("reasons", F.lit(0))["reason"]
-    has_op = F.coalesce(
-        F.col("op_offset").between(F.col("op_first"), F.col("op_last")), F.lit(False)
-    )
+    op_offset = F.col("op_offset")
+    told_ms = F.array_min(F.transform("reasons", lambda said: said["written_ms"]))
+    is_judged = yes(op_offset.between(F.col("op_first"), F.col("op_last")))
+    is_judged |= never_stored("op", op_offset, told_ms, settings)
     may_be = F.array_join(wanted["reasons"], " or ")
 
     def is_legal(said: Column) -> Column:
@@ -180,7 +186,7 @@ def _detail(runs: int) -> Column:
             ),
         )
         .when(found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine")))
-        .when(wanted.isNull() & ~has_op, None)
+        .when(wanted.isNull() & ~is_judged, None)
         .when(wanted.isNull(), F.concat(F.lit("refused without cause as "), first))
         .when(
             illegal.isNotNull() & without_cause,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ..settings import Settings
 from .report import Invariant
 
 
@@ -29,6 +30,54 @@ def is_auditable() -> Column:
 def half_should_be_there() -> Column:
     """Whether the table has halves before and behind it, so it would have this one."""
     return yes(F.col("offset").between(F.col("half_first"), F.col("half_last")))
+
+
+def half_is_missing(settings: Settings) -> Column:
+    """Whether there is no half, and can't have been one that is yet to land or was deleted."""
+    told_ms = F.least("outcome.stored_ms", *map(_first_written, ("checks", "discards", "refusals")))
+    offset = F.col("offset")
+    impossible = never_stored("half", offset, told_ms, settings) | _would_be_kept(
+        "half", offset, F.col("outcome.stored_ms"), settings
+    )
+    return F.col("half").isNull() & (half_should_be_there() | impossible)
+
+
+def contradicts_ops(settings: Settings) -> Column:
+    """Whether the outcome names an op that is not there, and no later audit will find it either.
+
+    An earlier end is valid, or there can't be such an op, or it needs none.
+    """
+    said, first = F.col("outcome"), F.col("first")
+    op_offset, ended_ms = said["op_offset"], said["ended_ms"]
+    impossible = (
+        (first["op_offset"] < op_offset)
+        | never_stored("op", op_offset, ended_ms, settings)
+        | _would_be_kept("op", op_offset, ended_ms, settings)
+        | (said["outcome"] == "DISCARD")
+    )
+    return yes(F.col("is_transaction") & op_offset.isNotNull() & ~is_auditable() & impossible)
+
+
+def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings) -> Column:
+    """Whether no half or op (`what`) of the queue stands there, of which was told at a time.
+
+    Kafka has none there (with the topics), or one that was stored long after that has landed, and
+    stands before it.
+    """
+    landed = yes(told_ms + settings.broker_clock_skew_ms < F.col(f"{what}_last_ms"))
+    beyond = yes(offset >= F.col(f"{what}_end"))
+    is_behind = F.coalesce(offset > F.col(f"{what}_last"), F.lit(True))
+    return yes(offset < 0) | yes(is_behind & (landed | beyond))
+
+
+def _would_be_kept(what: str, offset: Column, stored_ms: Column, settings: Settings) -> Column:
+    """Whether it stands before all that is kept, and yet was stored long after the first of it."""
+    kept_since = F.col(f"{what}_first_ms") + settings.broker_clock_skew_ms
+    return yes((offset < F.col(f"{what}_first")) & (stored_ms > kept_since))
+
+
+def _first_written(events: str) -> Column:
+    return F.array_min(F.transform(events, lambda one: one["written_ms"]))
 
 
 def first_wrong(*cases: tuple[Column, Column | str]) -> Column:

@@ -11,7 +11,15 @@ from pyspark.sql import functions as F
 from ..settings import Settings
 from .checks import check_max, counted, no_check_after
 from .report import Invariant
-from .rule import Rule, first_wrong, half_should_be_there, is_auditable, op_of, yes
+from .rule import (
+    Rule,
+    contradicts_ops,
+    first_wrong,
+    half_is_missing,
+    is_auditable,
+    op_of,
+    yes,
+)
 from .transactions import (
     by_unreadable_op,
     decided,
@@ -31,7 +39,7 @@ _OF_HALVES = ("MALFORMED_HALF", "NO_PERMISSION")
 def rules(settings: Settings, runs: int) -> list[Rule]:
     """Return the rules that need only the tables."""
     return [
-        _one_outcome(),
+        _one_outcome(settings),
         _first_end(settings),
         _operator(),
         no_check_after(runs),
@@ -41,7 +49,7 @@ def rules(settings: Settings, runs: int) -> list[Rule]:
     ]
 
 
-def _one_outcome() -> Rule:
+def _one_outcome(settings: Settings) -> Rule:
     found, first = F.size("resolutions"), F.col("first")
     told = F.array_join(F.transform("resolutions", lambda said: said["outcome"]), ", ")
     missing = (found == 0) & ~F.col("told") & first.isNotNull() & decided(first["op_offset"])
@@ -50,7 +58,7 @@ def _one_outcome() -> Rule:
         (F.col("half_rows") > 1, "its half landed more than once"),
         (F.size("ends") > F.size(_places()), "an op that names it landed more than once"),
         ((found == 1) & ~F.col("is_transaction") & F.col("half").isNotNull(), _refused_outcome()),
-        ((found == 1) & F.col("half").isNull() & half_should_be_there(), _outcome_of_nothing()),
+        ((found == 1) & half_is_missing(settings), _outcome_of_nothing()),
         (missing, F.concat(F.lit("no outcome, though ended by "), _by(first))),
     )
     return Rule(Invariant.ONE_OUTCOME, F.col("half").isNotNull() | (found > 0), detail)
@@ -82,7 +90,7 @@ def _first_end(settings: Settings) -> Rule:
         (is_discard, _wrong_discard(settings)),
         (~is_discard, _wrong_end()),
     )
-    checked = is_auditable() & ~by_unreadable_op()
+    checked = (is_auditable() | contradicts_ops(settings)) & ~by_unreadable_op()
     return Rule(Invariant.FIRST_END, checked, F.when(checked, wrong))
 
 

@@ -13,15 +13,21 @@ from ..errors import AuditError
 from ..tables import OP, RESOLUTION, TABLES
 from ..tables.delta import table_path, version, writers
 
-#: By queue: the first and last half and op that landed, when the latest op was stored, and up to
-#: which half and op all is decided, and landed with all that was written beside it. When the last
-#: of that was written, whatever the queue. Up to which half and time nothing that was due was
-#: passed over (`overdue.passed`), and how many ops are unreadable. Null: none.
+#: By queue: the first and last half and op that landed and when they were stored, and how many
+#: Kafka has (null without the topics); when the latest op was stored; and up to which half and op
+#: all is decided, and landed with all that was written beside it. When the last of that was
+#: written, whatever the queue. Up to which half and time nothing that was due was passed over
+#: (`overdue.passed`), and how many ops are unreadable. Null: none.
 QUEUES = (
-    "queue int, half_first long, half_last long, op_first long, op_last long, op_ms long, "
-    "decided_half long, decided_op long, complete_ms long, passed_half long, passed_ms long, "
-    "unreadable long"
+    "queue int, half_first long, half_last long, half_first_ms long, half_last_ms long, "
+    "half_end long, op_first long, op_last long, op_first_ms long, op_last_ms long, op_end long, "
+    "op_ms long, decided_half long, decided_op long, complete_ms long, passed_half long, "
+    "passed_ms long, unreadable long"
 )
+
+
+#: How many records Kafka has of each queue, by `half` and `op`.
+Ends = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -103,16 +109,16 @@ def runs(snapshot: Snapshot) -> Runs:
 
 
 def queues(
-    spark: SparkSession, snapshot: Snapshot, runs: Runs, complete: bool, *beside: DataFrame
+    spark: SparkSession, snapshot: Snapshot, runs: Runs, ends: Ends | None, *beside: DataFrame
 ) -> DataFrame:
     """Return `QUEUES`: small, and computed once.
 
-    `complete`: no outcome is missing in the tables and what was read beside them. `beside` have
-    others of its columns, with a row for each queue.
+    `ends` are those of halves and ops in Kafka: then no outcome is missing in the tables and what
+    was read beside them. `beside` have others of its columns, with a row for each queue.
     """
     found: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
-    known_to_be = outcomes if complete else outcomes.where(runs.is_passed())
+    known_to_be = outcomes if ends is not None else outcomes.where(runs.is_passed())
     latest = F.max(F.unix_millis("stored_at")).alias("op_ms")
     for table in (
         _bounds(snapshot["half"], "half", "offset"),
@@ -121,29 +127,44 @@ def queues(
     ):
         for row in table.collect():
             found.setdefault(row.queue, {}).update(row.asDict())
-    for queue, op, half in _decided(known_to_be):
+    last = [(queue, of.get("half_last"), of.get("op_last")) for queue, of in found.items()]
+    landed = spark.createDataFrame(last, "queue int, half_last long, op_last long")
+    for queue, op, half in _decided(known_to_be, landed):
         # Both of one checkpoint: another one begins anew.
         known = found.setdefault(queue, {})
         if op > known.get("decided_op", -2):
             known.update(decided_op=op, decided_half=half)
     written = known_to_be.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
+    for what, of_queues in (ends or {}).items():
+        for queue, columns in found.items():
+            columns[f"{what}_end"] = of_queues.get(queue, 0)
     rows = [columns | {"queue": queue, "complete_ms": written} for queue, columns in found.items()]
     return spark.createDataFrame(rows, QUEUES)
 
 
 def _bounds(table: DataFrame, name: str, offset: str, *more: Column) -> DataFrame:
-    first, last = F.min(offset).alias(f"{name}_first"), F.max(offset).alias(f"{name}_last")
-    return table.groupBy("queue").agg(first, last, *more)
+    stored_ms = F.unix_millis("stored_at")
+    return table.groupBy("queue").agg(
+        F.min(offset).alias(f"{name}_first"),
+        F.max(offset).alias(f"{name}_last"),
+        F.min_by(stored_ms, F.col(offset)).alias(f"{name}_first_ms"),
+        F.max_by(stored_ms, F.col(offset)).alias(f"{name}_last_ms"),
+        *more,
+    )
 
 
-def _decided(outcomes: DataFrame) -> list[tuple[int, int, int]]:
+def _decided(outcomes: DataFrame, landed: DataFrame) -> list[tuple[int, int, int]]:
     """Return up to which op and half of each queue each checkpoint's resolver has decided.
 
     A batch has read all halves and ops of a queue up to those of its outcomes, and has decided
-    what could be decided of them.
+    what could be decided of them. An outcome of what has not `landed` shows nothing: it may be of
+    nothing.
     """
+    op_offset = F.col("op_offset")
+    op_landed = op_offset.isNull() | (op_offset <= F.col("op_last"))
     rows = (
-        outcomes.where(F.col("queue").isNotNull())
+        outcomes.join(F.broadcast(landed), "queue")
+        .where((F.col("offset") <= F.col("half_last")) & op_landed)
         .groupBy("queue", "query_id")
         .agg(F.coalesce(F.max("op_offset"), F.lit(-1)), F.max("offset"))
         .collect()  # bounded by checkpoints and queues

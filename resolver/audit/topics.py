@@ -84,6 +84,22 @@ def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
     return {name for name, config in answers.items() if "compact" in config["cleanup.policy"].value}
 
 
+@_asking()
+def stored(settings: Settings, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+    """Return where each partition ends, by topic, without topics that don't exist.
+
+    Raises `AuditError` where one may not be seen.
+    """
+    names = list(topics)
+    with closing(_consumer(settings, "read_uncommitted")) as written:
+        ranges = _written(written, names)
+    _refuse_hidden(settings, sorted(set(names) - ranges.keys()))
+    return {
+        topic: {partition: end for partition, (_, end) in partitions.items()}
+        for topic, partitions in ranges.items()
+    }
+
+
 def records(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFrame:
     """Return the committed records in these ranges, as Spark's Kafka source gives them."""
     starts, ends = (
@@ -127,9 +143,9 @@ def _refuse_hidden(settings: Settings, absent: list[str]) -> None:
     hidden = [topic for topic, answer in asked.items() if _is_hidden(answer)]
     if hidden:
         raise AuditError(
-            f"the auditor may not see topics {', '.join(hidden)}, so whether their messages are "
-            "there is not known: grant it Read and DescribeConfigs on them (docs/protocol.md, "
-            "section 9)"
+            f"the auditor may not see topics {', '.join(hidden)}, so what is in them is not known: "
+            "grant it Read and DescribeConfigs on them, on those of halves and ops only Describe "
+            "(docs/protocol.md, section 9)"
         )
 
 

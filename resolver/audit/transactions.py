@@ -39,7 +39,7 @@ _EVENTS = {
         "struct<number:int,written_ms:bigint,id:string,group:string,to:string,content:string>"
     ),
     "discarded": "struct<reason:string,content:string,written_ms:bigint>",
-    "refusal": "struct<reason:string,content:string>",
+    "refusal": "struct<reason:string,content:string,written_ms:bigint>",
     "unknown": "struct<op_offset:bigint,position:int>",
     "message": (
         "struct<topic:string,id:string,partition:int,offset:bigint,stamped_ms:bigint,"

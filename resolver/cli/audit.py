@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Annotated, Optional
+from pathlib import Path
+from typing import Annotated, Any, Optional
 
 import typer
 
-from ..settings import load_for_command
+from ..home import Home
+from ..settings import Settings, load_for_command
 from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption
 from .up import log_to_terminal
+
+_HOUR_MS = 3_600_000
+#: What of a checkpoint's settings an audit judges by.
+_JUDGED_BY = (
+    "topic_prefix",
+    "transaction_timeout_ms",
+    "transaction_check_interval_ms",
+    "transaction_check_max",
+    "count_unanswered_checks",
+    "check_backoff_max_ms",
+    "file_reserved_hours",
+)
 
 
 def audit(
@@ -35,9 +49,42 @@ def audit(
     """
     settings = load_for_command(config, assignments, {"bootstrap_servers": bootstrap_servers})
     log_to_terminal(logging.WARNING)
+    if tables is None:
+        _warn_of_others(home, settings)
     # Imported late: Spark takes a second, which no other command should wait for.
     from pipelines.audit import run
 
     report = run(settings, tables or str(home / "tables"), topics, examples)
     typer.echo(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
     sys.exit(0 if report.holds else 1)
+
+
+def _warn_of_others(home: Path, settings: Settings) -> None:
+    """Say where the home's resolver decides by other settings than the audit is to judge by."""
+    decides_by = _decides_by(home)
+    others = [
+        f"{name}={decides_by[name]} (here {getattr(settings, name)})"
+        for name in _JUDGED_BY
+        if name in decides_by and decides_by[name] != getattr(settings, name)
+    ]
+    if others:
+        typer.echo(
+            f"warning: the resolver of {home} decides by {', '.join(others)}: what is right by its "
+            "settings may look wrong by these. Give the --config and --set that it has",
+            err=True,
+        )
+
+
+def _decides_by(home: Path) -> dict[str, Any]:
+    """Return what the home's checkpoint was last started with; empty where that can't be read."""
+    folder = Home(home).resolve_checkpoint / "settings"
+    try:
+        last = max((file for file in folder.iterdir() if file.name.isdigit()), key=_number)
+        held: dict[str, Any] = json.loads(last.read_text())["settings"]
+        return {**held, "file_reserved_hours": held["file_reserved_ms"] // _HOUR_MS}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def _number(file: Path) -> int:
+    return int(file.name)

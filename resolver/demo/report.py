@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -65,8 +66,13 @@ def verdict(result: Comparison) -> str:
 
 
 def where(home: Path) -> list[str]:
-    """Say where the tables are and how to open the notebook."""
-    lines = [f"Tables:   {shown(home / 'tables')}", f"Logs:     {shown(home / 'logs')}"]
+    """Say where the tables are, and how to audit them and to open the notebook."""
+    command, settings = Path(sys.executable).with_name("txresolver"), home / "demo.toml"
+    lines = [
+        f"Tables:   {shown(home / 'tables')}",
+        f"Logs:     {shown(home / 'logs')}",
+        f"Audit:    {shown(command)} audit --home {shown(home)} --config {shown(settings)}",
+    ]
     if _NOTEBOOK.exists():
         lines.append(
             f"Notebook: TXRESOLVER_HOME={home} jupyter lab {shown(_NOTEBOOK)}"

@@ -22,6 +22,7 @@ _DYING_SECONDS = 60.0
 _SEED = 1
 _RATE = 50.0
 _INTERRUPTED = 130
+_MOST = 1_000_000
 
 
 def main() -> int:
@@ -37,7 +38,7 @@ def main() -> int:
             if not lock.acquire_after(_DYING_SECONDS):
                 raise FaultError(f"process {lock.owner()} runs a campaign in {home}")
             _log_to(home / "campaign.log")
-            if given.soak:
+            if given.soak is not None:
                 print(soak(home, given.soak, given.rate, given.seed, lock.fileno()))
                 return 0
             asked = results.campaign() if given.resume else _campaign(given)
@@ -48,12 +49,15 @@ def main() -> int:
             campaign.begin_again(given.again)
             campaign.run(lock.fileno())
     except Interrupted:
-        how = "" if given.soak else "; go on with --resume"
+        how = "" if given.soak is not None else "; go on with --resume"
         print(f"Interrupted: everything is stopped{how}.", file=sys.stderr)
         return _INTERRUPTED
     except TxResolverError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # of its own files: what is not there, may not be written, has no room
+        print(f"error: {error}", file=sys.stderr)
+        return FaultError.exit_code
     print(summary(results))
     return 0 if results.hold else 1
 
@@ -63,7 +67,7 @@ def _arguments() -> argparse.Namespace:
         prog="scripts/faults", description=__doc__, usage="scripts/faults [OPTION...]"
     )
     parser.add_argument(
-        "--rounds", type=int, help="about so many: each fault gets its share, at least 1"
+        "--rounds", type=_count, help="about so many: each fault gets its share, at least 1"
     )
     parser.add_argument("--seed", type=int, help=f"the same seed, the same campaign ({_SEED})")
     parser.add_argument("--resume", action="store_true", help="go on where one was interrupted")
@@ -82,9 +86,9 @@ def _arguments() -> argparse.Namespace:
         default=[],
         help="this fault, or this group of faults; repeatable",
     )
-    parser.add_argument("--rate", type=float, help=f"transactions a second ({_RATE})")
+    parser.add_argument("--rate", type=_positive, help=f"transactions a second ({_RATE})")
     parser.add_argument("--home", type=Path, default=_HOME, help="the folder of all its data")
-    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one world, for so long")
+    parser.add_argument("--soak", type=_positive, metavar="MINUTES", help="one world, for so long")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
     given = parser.parse_args()
     chosen = (given.rounds, given.only, given.seed, given.rate)
@@ -92,9 +96,23 @@ def _arguments() -> argparse.Namespace:
         parser.error("--resume goes on as it was begun: without --rounds, --only, --seed, --rate")
     if given.again and not given.resume:
         parser.error("--again goes with --resume")
+    if given.soak is not None and (given.resume or given.rounds is not None or given.only):
+        parser.error("--soak is no campaign: without --resume, --rounds, --only")
     given.seed = _SEED if given.seed is None else given.seed
     given.rate = _RATE if given.rate is None else given.rate
     return given
+
+
+def _count(written: str) -> int:
+    if not 1 <= int(written) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{written} is not from 1 to {_MOST:,}")
+    return int(written)
+
+
+def _positive(written: str) -> float:
+    if not 0 < float(written) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{written} is not above 0, and at most {_MOST:,}")
+    return float(written)
 
 
 def _campaign(given: argparse.Namespace) -> dict[str, Any]:

@@ -80,12 +80,18 @@ class Results:
         return self._path.exists()
 
     def campaign(self) -> dict[str, Any]:
-        """Return what the campaign was begun with."""
+        """Return what the campaign was begun with; raises `FaultError` where nothing says so."""
         if not self.begun:
             raise FaultError(
                 f"{self._path} is not there: nothing to go on with; leave out --resume"
             )
-        return self._lines()[0]
+        first = next(iter(self._lines()), {})
+        if "counts" not in first:
+            raise FaultError(
+                f"{self._path} does not begin with a campaign, as when it was killed at once: "
+                "remove it, and begin anew without --resume"
+            )
+        return first
 
     def rounds(self) -> list[Result]:
         """Return them in the order in which they were played, each as it was played last."""

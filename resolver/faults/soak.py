@@ -11,7 +11,6 @@ from ..errors import FaultError
 from .audit import audit
 from .kept import Kept
 from .plan import FAULTS
-from .results import Audit
 from .samples import JVM_SETTINGS, Samples
 from .scenery import Scenery
 from .stopping import told_to_stop
@@ -35,21 +34,23 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
         world = World(home / "soak", Scenery(), rate, lock, told)
         world.keep(Kept(settings=JVM_SETTINGS))
         with world:
-            said = _play(world, samples, chance, 60 * minutes)
+            lasted = _play(world, samples, chance, 60 * minutes)
+            world.drain()
+            said = audit(world, "soak")
     verdict = world.judge.verdict
-    reached = verdict.settled / (60 * minutes)
     if not verdict.holds or said.exit_code or world.restarts:
         raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {said}")
     if grown := samples.grown():
         raise FaultError(f"it grows: {'; '.join(grown)}\n\n{samples.table()}")
     settled = (
-        f"{verdict.settled:,} transactions in {minutes:g} minutes, {reached:.0f} a second, none "
-        "lost, doubled or wrongly delivered."
+        f"{verdict.settled:,} transactions in {lasted / 60:.1f} minutes, "
+        f"{verdict.settled / lasted:.0f} a second, none lost, doubled or wrongly delivered."
     )
     return f"{settled}\n\n{samples.table()}"
 
 
-def _play(world: World, samples: Samples, chance: random.Random, seconds: float) -> Audit:
+def _play(world: World, samples: Samples, chance: random.Random, seconds: float) -> float:
+    """Return for how long the load ran: until the last fault was over."""
     begun = time.monotonic()
     while time.monotonic() < begun + seconds:
         _sample_for(world, samples, _FAULT_EVERY_SECONDS)
@@ -57,8 +58,7 @@ def _play(world: World, samples: Samples, chance: random.Random, seconds: float)
         fault = chance.choice(_KILLS if is_first else _HALTS)
         print(f"{fault}: {FAULTS[fault].fault(world, chance).what}", flush=True)
         world.settle(set(world.judge.open))
-    world.drain()
-    return audit(world, "soak")
+    return time.monotonic() - begun
 
 
 def _sample_for(world: World, samples: Samples, seconds: float) -> None:

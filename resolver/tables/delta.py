@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -49,6 +50,17 @@ def is_there(spark: SparkSession, path: str) -> bool:
         if not name.startswith("."):  # what was being written is called so
             raise DamagedTable(f"{path} has files, such as {name}, and no table")
     return False
+
+
+def can_be_listed(spark: SparkSession, path: str) -> bool:
+    """Whether it can be seen which files a table's log has, if any; else it is out of reach."""
+    try:
+        files, place = _files_of(spark, f"{path}/_delta_log")
+        if files.exists(place):
+            files.listStatus(place)
+    except Py4JJavaError:
+        return False
+    return True
 
 
 def version(spark: SparkSession, path: str) -> int:

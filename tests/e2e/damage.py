@@ -12,6 +12,9 @@ from .copied import Copy, Row, as_if_of, more, of, place_of
 from .ledger_story import Story
 from .world import Sent
 
+#: An offset that no half and no op has reached.
+FAR = 10**9
+
 
 @dataclass(frozen=True)
 class Damage:
@@ -80,6 +83,7 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     plain, rolled_back = iter(story.committed), iter(story.rolled_back)
     yield from _damage_presence(copy, story, plain, rolled_back)
     yield from _damage_ends(copy, story, plain, rolled_back)
+    yield from _damage_places(copy, story, plain, rolled_back)
     yield from _damage_limits(copy, story, plain)
     yield from _damage_checks(copy, story, next(plain))
     yield from _damage_copies(copy, story)
@@ -138,6 +142,33 @@ def _damage_ends(
     settled = story.by_name["settled"]
     copy.change_where("op", lambda row: row["actor"] is not None, actor=None)
     yield _done("operator's record missing", Invariant.OPERATOR, settled)
+
+
+def _damage_places(
+    copy: Copy, story: Story, plain: Iterator[Sent], rolled_back: Iterator[Sent]
+) -> Iterator[Damage]:
+    """Speak of ops and halves that there are not: outside of what has landed."""
+    for op_offset in (FAR, -1):
+        sent = next(rolled_back)
+        copy.change("resolution", sent, outcome="COMMIT", op_offset=op_offset)
+        yield _done(f"rolled back, and committed by op {op_offset}", Invariant.FIRST_END, sent)
+        sent = next(plain)
+        copy.change("resolution", sent, outcome="ROLLBACK", op_offset=op_offset)
+        yield _done(f"committed, and rolled back by op {op_offset}", Invariant.FIRST_END, sent)
+    sent = next(plain)
+    _refuse_end(copy, story, sent, (FAR, 0), "CONFLICTING_END")
+    yield _done("an op refused that is not there", Invariant.QUARANTINE, sent)
+    for number, (table, like, invariant) in enumerate(
+        (
+            ("resolution", sent, Invariant.ONE_OUTCOME),
+            ("check", story.by_name["asked"], Invariant.COPIES),
+            ("discarded", story.by_name["given_up"], Invariant.COPIES),
+        )
+    ):
+        copy.repeat(table, like, transaction_id="made up", offset=FAR + number)
+        known = "made up" if table == "resolution" else None
+        at = f"{like.queue}:{FAR + number}"
+        yield Damage(f"{table}: a half that is not there", invariant, known, at)
 
 
 def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:

@@ -22,7 +22,7 @@ from resolver.settings import Settings
 
 from .commands import command
 from .copied import Copy, as_if_of
-from .damage import Damage, damage_tables, harmless_changes, is_malformed_half
+from .damage import FAR, Damage, damage_tables, harmless_changes, is_malformed_half
 from .damage_topic import commit_unlanded, damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
 
@@ -168,6 +168,43 @@ def test_what_is_to_land_was_deleted_or_was_rebuilt_is_no_violation(
     assert report.counts["outcomes_of_halves_or_ops_kept_no_longer"] == 4
 
 
+def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_alone(
+    spark: SparkSession, story: Story, tmp_path: Path
+) -> None:
+    copy, like = Copy(story, tmp_path / "tables"), story.rolled_back[0]
+    long = timedelta(hours=1)
+    stored_at = datetime.fromtimestamp(like.stored_at_ms / 1_000, timezone.utc)
+    for offset, at in ((FAR, stored_at - long), (FAR + 1, stored_at + long)):
+        place = {"offset": offset, "source_offset": lambda row: row + 100_000}
+        copy.repeat("resolution", like, stored_at=at, **place)
+    asked = story.by_name["asked"]  # the first half of its queue
+    copy.remove("half", asked)
+    copy.change("resolution", asked, stored_at=lambda at: at + long)
+    first = copy.first_op(0)["source_offset"]
+    copy.remove_where("op", lambda row: (row["queue"], row["source_offset"]) == (0, first))
+    unended = [story.by_name[name] for name in ("pending", "forgotten", "forgotten_later")]
+    ended = [(FAR, -long), (FAR, long), (first, long)]
+    for sent, (op_offset, later) in zip(unended, ended, strict=True):
+        half = datetime.fromtimestamp(sent.stored_at_ms / 1_000, timezone.utc)
+        copy.repeat(
+            "resolution",
+            like,
+            stored_at=half,
+            ended_at=stored_at + later,
+            op_offset=op_offset,
+            **as_if_of(sent),
+        )
+    copy.save()
+    report = audit(spark, story, copy.folder, topics=False)
+    found = {one.invariant: [it.half for it in one.examples] for one in report.findings}
+    assert {name: halves for name, halves in found.items() if halves} == {
+        Invariant.ONE_OUTCOME: [asked.at, f"{like.queue}:{FAR}"],
+        Invariant.COPIES: [asked.at],
+        Invariant.FIRST_END: [unended[0].at, unended[2].at],
+    }
+    assert report.counts["outcomes_landed_before_half_or_op"] == 2
+
+
 def test_what_is_malformed_by_the_name_of_a_header_is_no_violation(
     spark: SparkSession, story: Story, tmp_path: Path
 ) -> None:
@@ -231,3 +268,9 @@ def violations(report: dict[str, Any]) -> dict[Invariant, list[tuple[str | None,
 def test_where_no_tables_are_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AuditError, match=r"there is no table resolution in .*--tables"):
         audited(spark, Settings(), str(tmp_path), False, ALL)
+
+
+def test_tables_out_of_reach_are_not_said_to_be_damaged(spark: SparkSession) -> None:
+    with pytest.raises(AuditError, match="No FileSystem for scheme") as refused:
+        audited(spark, Settings(), "nowhere://a/b", False, ALL)
+    assert "remove" not in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -56,6 +57,19 @@ def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
     assert min(rows["ROLLBACK"], rows["DISCARD"]) > 0
     with closing(sqlite3.connect(home / "shop" / "orders.db")) as database:
         assert database.execute("SELECT count(*) FROM orders").fetchone() == (orders,)
+    audited = named_audit((tmp_path / "last.log").read_text(), tmp_path)
+    assert (audited.exit_code(), "The audit holds." in audited.said()) == (0, True), audited.said()
+    assert "warning" not in audited.said()
+    unsaid = Command("audit", f"--home={home}", log=tmp_path / "unsaid.log")
+    unsaid.exit_code()
+    assert "decides by transaction_timeout_ms=1500 (here 6000)" in unsaid.said()
+
+
+def named_audit(said: str, folder: Path) -> Command:
+    """Run the audit that a demo names at its end."""
+    named = re.search(r"^Audit: +\S+txresolver (audit .*)$", said, re.MULTILINE)
+    assert named, said[-3_000:]
+    return Command(*shlex.split(named[1]), log=folder / "audit.log")
 
 
 def run(home: Path, log: Path, seconds: int) -> int:

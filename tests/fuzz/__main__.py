@@ -25,12 +25,14 @@ from .system import SETTINGS, System
 QUEUES = 4
 #: Records of one queue of the first part, which keeps its state in between.
 QUEUE_RECORDS = 20_000
+#: So that each kind of record comes to each queue, of the system too.
+FEWEST = 1_000
 
 
 def main() -> int:
     """Run both parts; returns 1 where something was not as it must be."""
     parser = argparse.ArgumentParser(prog="scripts/fuzz")
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N")
+    parser.add_argument("--records", type=_records, default=1_000_000, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -42,6 +44,12 @@ def main() -> int:
         differences = through_the_system(given.records // 10, given.seed, Path(folder))
     print("\n".join(differences[:50]) or "nothing differs")
     return 1 if differences else 0
+
+
+def _records(written: str) -> int:
+    if int(written) < FEWEST:
+        raise argparse.ArgumentTypeError(f"{written} is less than {FEWEST:,}")
+    return int(written)
 
 
 def to_the_step(records: int, seed: int) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ from resolver.protocol import (
 )
 from resolver.step import CheckSent, Decisions, Ended, Plan, StepSettings, ops_to_read, step
 
-from .aimed import Aimed, ops_for
+from .aimed import FAR, Aimed, ops_for
 from .halves import Half, of_bytes, right, wrong
 from .ledger import Ledger
 from .ops import no_op
@@ -89,7 +89,7 @@ class Queue:
             self._ledger.half(0, offset, half)
             self._halves[f"0:{offset}"] = half
             decode_alone(half.key, half.value, half.headers)
-        gone = next((offset for offset, half in self._coming if half.refused), 0)
+        gone = next((offset for offset, half in self._coming if half.refused), FAR)
         new = ops_for(random, self._coming, gone)
         if random.random() < _HELD_BACK:
             self._held += new

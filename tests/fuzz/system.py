@@ -12,7 +12,7 @@ from e2e.world import World, header, headers_of
 
 from resolver.protocol import Headers, Record
 
-from .aimed import Aimed, ops_for
+from .aimed import FAR, Aimed, ops_for
 from .halves import Half
 from .ledger import End, Ledger
 from .ops import no_op
@@ -77,7 +77,7 @@ class System:
         random, world = self._random, self._world
         halves = [some_half(random, world.real, world.partitions) for _ in range(records // 2)]
         sent = self._store_halves(queue, halves)
-        gone = next((offset for offset, half in sent if half.refused), 0)
+        gone = next((offset for offset, half in sent if half.refused), FAR)
         made: list[Any] = ops_for(random, sent, gone)
         made += [no_op(random) for _ in range(records - len(halves) - len(made))]
         records_of = [_parts(one) for one in made]

@@ -17,7 +17,7 @@ from secured import PRINCIPALS, SecuredBroker, Site
 
 from resolver import Message, TransactionProducer, TransactionStatus
 from resolver.acls import grant
-from resolver.audit.topics import compacted, readable
+from resolver.audit.topics import compacted, readable, stored
 from resolver.delivery import Delivery
 from resolver.delivery.packed import Decision
 from resolver.delivery.packed import Message as Output
@@ -236,3 +236,4 @@ def auditor_works(site: Site, seconds: float) -> None:
     topics = {names.resolution, names.discarded, names.quarantine, *real}
     assert readable(settings, topics, topics).keys() == topics
     assert compacted(settings, real) == set()
+    assert stored(settings, [names.half, names.op]).keys() == {names.half, names.op}
