@@ -86,7 +86,7 @@ class Results:
                 f"{self._path} is not there: nothing to go on with; leave out --resume"
             )
         first = next(iter(self._lines()), {})
-        if "counts" not in first:
+        if "seed" not in first:
             raise FaultError(
                 f"{self._path} does not begin with a campaign, as when it was killed at once: "
                 "remove it, and begin anew without --resume"
