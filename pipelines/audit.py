@@ -58,7 +58,8 @@ def _remedy(damaged: list[str]) -> str:
         return ""
     folders = ", ".join(damaged)
     return (
-        f". These tables can't be read: {folders}. If their files can't be put back, stop land, "
+        f". These tables can't be read: {folders}. If their files are whole, see that they may be "
+        "read, and audit again. If they can't be put back, stop land, "
         f"remove the folders {folders} and start again: land says which of its own has to go too, "
         "and what Kafka still has lands again"
     )

@@ -40,7 +40,8 @@ def start_failure(
         return land_failure(failure, checkpoint)
     folders = ", ".join(damaged)
     return ResolverError(
-        f"these tables can't be read: {folders} ({in_short(str(failure))}). If they "
+        f"these tables can't be read: {folders} ({in_short(str(failure))}). If "
+        "their files are whole, see that they may be read, and start again; if they "
         f"can't be put back, remove the folders {folders} and {checkpoint} and start again: what "
         "Kafka still has of them lands again"
     )

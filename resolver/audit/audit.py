@@ -17,7 +17,7 @@ from .refusals import compared, refusable_ends, unknown_events
 from .report import Finding, Invariant, Report, Violation
 from .rule import Rule, contradicts_ops, half_is_missing, is_auditable
 from .rules import rules
-from .snapshot import Ends, Runs, Snapshot, queues, runs, take_snapshot
+from .snapshot import Ends, Runs, Snapshot, of_no_place, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
 
@@ -60,11 +60,11 @@ def audit(
     ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
     not_read = unreadable(ops).persist()
     try:
-        beside = (
+        of_queues = (
             not_read.groupBy("queue").agg(F.count("*").alias("unreadable")),
             overdue.passed(snapshot, known, settings),
         )
-        by_queue = queues(spark, snapshot, known, sources.ends, *beside)
+        by_queue = queues(spark, snapshot, known, sources.ends, *of_queues)
         landed = _events(snapshot, not_read, settings, known, with_topics)
         events = [*landed, ends(ops), *sources.events]
         rows = transactions(events, by_queue, settings, known.count)
@@ -73,7 +73,11 @@ def audit(
         refused = compared(
             judged.refusable(), malformed(ops), about_ops, by_queue, settings, known.count
         )
-        return judged.report(refused, snapshot, settings, examples, not_read.count())
+        beside = {
+            "unreadable_ops": not_read.count(),
+            "rows_of_no_place": of_no_place(snapshot, settings.topic_prefix),
+        }
+        return judged.report(refused, snapshot, settings, examples, beside)
     finally:
         not_read.unpersist()
 
@@ -210,7 +214,7 @@ class _JudgedRows:
         snapshot: Snapshot,
         settings: Settings,
         examples: int,
-        unreadable_ops: int,
+        beside: dict[str, int],
     ) -> Report:
         """Count, and collect the first examples of each invariant."""
         refused = refused.persist()
@@ -224,8 +228,7 @@ class _JudgedRows:
             refused.unpersist()
         return Report(
             findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
-            counts={name: sums[name] for name in self._counted}
-            | {"unreadable_ops": unreadable_ops},
+            counts={name: sums[name] for name in self._counted} | beside,
             undeliverable=_undeliverable(snapshot, examples),
             versions=snapshot.versions,
             settings={name: getattr(settings, name) for name in _JUDGED_BY},

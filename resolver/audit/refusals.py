@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .ops import WHOLE
-from .rule import half_should_be_there, never_stored, yes
+from .rule import half_should_be_there, is_not_stored, never_stored, yes
 from .transactions import by_unreadable_op, came_early, decided, fits, is_late
 
 #: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
@@ -53,7 +53,10 @@ def _refusable(end: Column, settings: Settings, runs: int) -> Column:
     forgotten = F.when(early | unsure, F.lit(0)).otherwise(
         said["decided_ms"] + settings.file_reserved_ms - settings.broker_clock_skew_ms
     )
-    is_told = needed & decided(end["op_offset"]) & ~by_unreadable_op()
+    is_decided = decided(end["op_offset"]) | (
+        is_not_stored("half", F.col("offset")) & yes(end["op_offset"] <= F.col("decided_op"))
+    )
+    is_told = needed & is_decided & ~by_unreadable_op()
     is_known = F.lit(runs == 1) & ~by_unreadable_op()
     return F.struct(
         end["op_offset"].alias("op_offset"),
@@ -81,10 +84,11 @@ def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column
     maybe = is_discard | F.col("outcome").isNull()
     conflict = F.lit("CONFLICTING_END")
     known = F.col("is_transaction")
+    is_of_none = half_should_be_there() | is_not_stored("half", F.col("offset"))
     faulty = before & fault.isNotNull()
     conflicts = asks & (is_discard | (~before & (end["state"] != first["state"])))
     reasons = (
-        F.when(~known & ~half_should_be_there(), F.lit(None).cast("array<string>"))
+        F.when(~known & ~is_of_none, F.lit(None).cast("array<string>"))
         .when(~known, F.array(F.lit("UNKNOWN_HALF")))
         .when(faulty & maybe, F.array(fault, conflict))
         .when(faulty, F.array(fault))
@@ -92,7 +96,7 @@ def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column
         .otherwise(F.array().cast("array<string>"))
     )
     needed = (
-        F.when(~known, half_should_be_there() & F.lit(runs == 1))
+        F.when(~known, is_of_none & F.lit(runs == 1))
         .when(faulty, ~maybe | asks)
         .otherwise(conflicts)
     )
@@ -164,8 +168,8 @@ def _detail(settings: Settings, runs: int) -> Column:
     first = F.get("reasons", F.lit(0))["reason"]
     op_offset = F.col("op_offset")
     told_ms = F.array_min(F.transform("reasons", lambda said: said["written_ms"]))
-    is_judged = yes(op_offset.between(F.col("op_first"), F.col("op_last")))
-    is_judged |= never_stored("op", op_offset, told_ms, settings)
+    is_kept = yes(op_offset.between(F.col("op_first"), F.col("op_last")))
+    is_nothing = wanted.isNull() & never_stored("op", op_offset, told_ms, settings)
     may_be = F.array_join(wanted["reasons"], " or ")
 
     def is_legal(said: Column) -> Column:
@@ -186,7 +190,8 @@ def _detail(settings: Settings, runs: int) -> Column:
             ),
         )
         .when(found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine")))
-        .when(wanted.isNull() & ~is_judged, None)
+        .when(is_nothing, F.concat(F.lit("refused as "), first, F.lit(", and there is no such op")))
+        .when(wanted.isNull() & ~is_kept, None)
         .when(wanted.isNull(), F.concat(F.lit("refused without cause as "), first))
         .when(
             illegal.isNotNull() & without_cause,

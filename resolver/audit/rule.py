@@ -34,7 +34,8 @@ def half_should_be_there() -> Column:
 
 def half_is_missing(settings: Settings) -> Column:
     """Whether there is no half, and can't have been one that is yet to land or was deleted."""
-    told_ms = F.least("outcome.stored_ms", *map(_first_written, ("checks", "discards", "refusals")))
+    written = map(_first_written, ("checks", "discards", "refusals"))
+    told_ms = F.least("outcome.stored_ms", "outcome.written_ms", *written)
     offset = F.col("offset")
     impossible = never_stored("half", offset, told_ms, settings) | _would_be_kept(
         "half", offset, F.col("outcome.stored_ms"), settings
@@ -47,15 +48,23 @@ def contradicts_ops(settings: Settings) -> Column:
 
     An earlier end is valid, or there can't be such an op, or it needs none.
     """
-    said, first = F.col("outcome"), F.col("first")
-    op_offset, ended_ms = said["op_offset"], said["ended_ms"]
-    impossible = (
-        (first["op_offset"] < op_offset)
-        | never_stored("op", op_offset, ended_ms, settings)
-        | _would_be_kept("op", op_offset, ended_ms, settings)
-        | (said["outcome"] == "DISCARD")
+    said, first, half = F.col("outcome"), F.col("first"), F.col("half")
+    # One that was refused before there was its half, which may be to land, is not valid.
+    is_later = (first["op_offset"] < said["op_offset"]) & (first["stored_ms"] > half["stored_ms"])
+    wrong = is_later | (said["outcome"] == "DISCARD")
+    is_by_op = F.col("is_transaction") & said["op_offset"].isNotNull() & ~is_auditable()
+    return yes(is_by_op & wrong) | names_no_op(settings)
+
+
+def names_no_op(settings: Settings) -> Column:
+    """Whether there can't be the op that the outcome names: its half is there, or was."""
+    said = F.col("outcome")
+    op_offset, told_ms = said["op_offset"], F.least(said["ended_ms"], said["written_ms"])
+    impossible = never_stored("op", op_offset, told_ms, settings) | _would_be_kept(
+        "op", op_offset, said["ended_ms"], settings
     )
-    return yes(F.col("is_transaction") & op_offset.isNotNull() & ~is_auditable() & impossible)
+    is_judged = F.col("is_transaction") | F.col("half").isNull()
+    return yes(is_judged & op_offset.isNotNull() & impossible)
 
 
 def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings) -> Column:
@@ -65,9 +74,14 @@ def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings)
     stands before it.
     """
     landed = yes(told_ms + settings.broker_clock_skew_ms < F.col(f"{what}_last_ms"))
-    beyond = yes(offset >= F.col(f"{what}_end"))
     is_behind = F.coalesce(offset > F.col(f"{what}_last"), F.lit(True))
-    return yes(offset < 0) | yes(is_behind & (landed | beyond))
+    is_no_place = (offset < 0) | (F.col("queue") < 0)
+    return yes(is_no_place) | yes(is_behind & (landed | is_not_stored(what, offset)))
+
+
+def is_not_stored(what: str, offset: Column) -> Column:
+    """Whether Kafka had no such half or op when the tables had been read; no without the topics."""
+    return yes(offset >= F.col(f"{what}_end"))
 
 
 def _would_be_kept(what: str, offset: Column, stored_ms: Column, settings: Settings) -> Column:

@@ -17,6 +17,7 @@ from .rule import (
     first_wrong,
     half_is_missing,
     is_auditable,
+    names_no_op,
     op_of,
     yes,
 )
@@ -85,6 +86,7 @@ def _first_end(settings: Settings) -> Rule:
     of_half = ("id", "group", "topic", "stored_ms")
     is_same = reduce(and_, [said[name].eqNullSafe(half[name]) for name in of_half])
     wrong = first_wrong(
+        (names_no_op(settings), F.concat(_claimed(), F.lit(", and there is no such op"))),
         (~is_same, "the outcome has another id, group, topic or time than its half"),
         (said["decided_ms"].isNull(), "the outcome does not say when it was decided"),
         (is_discard, _wrong_discard(settings)),
@@ -94,6 +96,12 @@ def _first_end(settings: Settings) -> Rule:
     return Rule(Invariant.FIRST_END, checked, F.when(checked, wrong))
 
 
+def _claimed() -> Column:
+    """Return what the outcome says, in words."""
+    outcome = F.coalesce("outcome.outcome", F.lit("no outcome"))
+    return F.concat(outcome, F.lit(" by op "), op_of(F.col("outcome.op_offset")))
+
+
 def _wrong_end() -> Column:
     """Say what is wrong with a commit, a rollback or an undeliverable one."""
     said, first = F.col("outcome"), F.col("first")
@@ -101,8 +109,7 @@ def _wrong_end() -> Column:
     same = (F.try_element_at(states, said["outcome"]) == first["state"]) & (
         said["op_offset"] == first["op_offset"]
     )
-    outcome = F.coalesce(said["outcome"], F.lit("no outcome"))
-    claimed = F.concat(outcome, F.lit(" by op "), op_of(said["op_offset"]))
+    claimed = _claimed()
     return first_wrong(
         (first.isNull(), F.concat(claimed, F.lit(", and no end is valid"))),
         (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AuditError
+from ..protocol import names as n
 from ..tables import OP, RESOLUTION, TABLES
 from ..tables.delta import table_path, version, writers
 
@@ -25,6 +27,9 @@ QUEUES = (
     "passed_ms long, unreadable long"
 )
 
+
+#: The tables of what is said of halves and ops.
+_TOLD = ("resolution", "check", "discarded", "quarantine")
 
 #: How many records Kafka has of each queue, by `half` and `op`.
 Ends = dict[str, dict[int, int]]
@@ -135,11 +140,31 @@ def queues(
         if op > known.get("decided_op", -2):
             known.update(decided_op=op, decided_half=half)
     written = known_to_be.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
+    if ends is not None:  # of queues too that only a row of an outcome or a copy names
+        for queue in _named(snapshot):
+            found.setdefault(queue, {})
     for what, of_queues in (ends or {}).items():
         for queue, columns in found.items():
             columns[f"{what}_end"] = of_queues.get(queue, 0)
     rows = [columns | {"queue": queue, "complete_ms": written} for queue, columns in found.items()]
     return spark.createDataFrame(rows, QUEUES)
+
+
+def _named(snapshot: Snapshot) -> list[int]:
+    """Return the queues that outcomes, checks, discarded and refused ones say that they are of."""
+    named = (snapshot[name].select("queue") for name in _TOLD)
+    rows = reduce(DataFrame.union, named).where(F.col("queue").isNotNull()).distinct().collect()
+    return [row.queue for row in rows]
+
+
+def of_no_place(snapshot: Snapshot, prefix: str) -> int:
+    """Return how many rows of outcomes, checks, discarded and refused ones don't say of what."""
+    names = n.Names(prefix)
+    place = F.col("queue").isNull() | F.col("offset").isNull()
+    is_refused = F.coalesce(F.col("refused_topic").isin(names.half, names.op), F.lit(False))
+    of_none = F.col("queue").isNull() | F.col("refused_offset").isNull() | ~is_refused
+    rows = [snapshot[name].where(of_none if name == "quarantine" else place) for name in _TOLD]
+    return sum(found.count() for found in rows)
 
 
 def _bounds(table: DataFrame, name: str, offset: str, *more: Column) -> DataFrame:

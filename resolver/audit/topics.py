@@ -144,8 +144,7 @@ def _refuse_hidden(settings: Settings, absent: list[str]) -> None:
     if hidden:
         raise AuditError(
             f"the auditor may not see topics {', '.join(hidden)}, so what is in them is not known: "
-            "grant it Read and DescribeConfigs on them, on those of halves and ops only Describe "
-            "(docs/protocol.md, section 9)"
+            "grant it what section 9 of docs/protocol.md says that auditors need on them"
         )
 
 

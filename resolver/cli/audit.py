@@ -5,27 +5,30 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from ..home import Home
+from ..planned import step_settings
 from ..settings import Settings, load_for_command
 from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption
 from .up import log_to_terminal
 
-_HOUR_MS = 3_600_000
-#: What of a checkpoint's settings an audit judges by.
-_JUDGED_BY = (
-    "topic_prefix",
-    "transaction_timeout_ms",
-    "transaction_check_interval_ms",
-    "transaction_check_max",
-    "count_unanswered_checks",
-    "check_backoff_max_ms",
-    "file_reserved_hours",
-)
+#: What of a checkpoint's settings an audit judges by, as a user has set it.
+_JUDGED_BY = {
+    "topic_prefix": "topic_prefix",
+    "transaction_timeout_ms": "transaction_timeout_ms",
+    "transaction_check_interval_ms": "transaction_check_interval_ms",
+    "transaction_check_max": "transaction_check_max",
+    "count_unanswered_checks": "count_unanswered_checks",
+    "check_backoff_max_ms": "check_backoff_max_ms",
+    "file_reserved_ms": "file_reserved_hours in ms",
+    "max_checks": "max_checks_per_batch / queues",
+    "max_output_bytes": "max_bytes_per_trigger / queues",
+}
 
 
 def audit(
@@ -61,11 +64,11 @@ def audit(
 
 def _warn_of_others(home: Path, settings: Settings) -> None:
     """Say where the home's resolver decides by other settings than the audit is to judge by."""
-    decides_by = _decides_by(home)
+    theirs, ours = _decides_by(home), asdict(step_settings(settings))
     others = [
-        f"{name}={decides_by[name]} (here {getattr(settings, name)})"
-        for name in _JUDGED_BY
-        if name in decides_by and decides_by[name] != getattr(settings, name)
+        f"{shown}={theirs[name]} (here {ours[name]})"
+        for name, shown in _JUDGED_BY.items()
+        if name in theirs and theirs[name] != ours[name]
     ]
     if others:
         typer.echo(
@@ -81,7 +84,7 @@ def _decides_by(home: Path) -> dict[str, Any]:
     try:
         last = max((file for file in folder.iterdir() if file.name.isdigit()), key=_number)
         held: dict[str, Any] = json.loads(last.read_text())["settings"]
-        return {**held, "file_reserved_hours": held["file_reserved_ms"] // _HOUR_MS}
+        return dict(held)
     except (OSError, ValueError, LookupError, TypeError):
         return {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -67,11 +68,12 @@ def verdict(result: Comparison) -> str:
 
 def where(home: Path) -> list[str]:
     """Say where the tables are, and how to audit them and to open the notebook."""
-    command, settings = Path(sys.executable).with_name("txresolver"), home / "demo.toml"
+    command = Path(sys.executable).with_name("txresolver")
+    audit = ["audit", "--home", shown(home), "--config", shown(home / "demo.toml")]
     lines = [
         f"Tables:   {shown(home / 'tables')}",
         f"Logs:     {shown(home / 'logs')}",
-        f"Audit:    {shown(command)} audit --home {shown(home)} --config {shown(settings)}",
+        f"Audit:    {shlex.join([shown(command), *audit])}",
     ]
     if _NOTEBOOK.exists():
         lines.append(

@@ -55,7 +55,7 @@ def main() -> int:
     except TxResolverError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    except OSError as error:  # of its own files: what is not there, may not be written, has no room
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
         print(f"error: {error}", file=sys.stderr)
         return FaultError.exit_code
     print(summary(results))
@@ -98,21 +98,27 @@ def _arguments() -> argparse.Namespace:
         parser.error("--again goes with --resume")
     if given.soak is not None and (given.resume or given.rounds is not None or given.only):
         parser.error("--soak is no campaign: without --resume, --rounds, --only")
+    if given.soak is not None and given.report:
+        parser.error("--report writes down what a campaign has done: without --soak")
     given.seed = _SEED if given.seed is None else given.seed
     given.rate = _RATE if given.rate is None else given.rate
     return given
 
 
 def _count(written: str) -> int:
-    if not 1 <= int(written) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{written} is not from 1 to {_MOST:,}")
+    if not (written.isdecimal() and 1 <= int(written) <= _MOST):
+        raise argparse.ArgumentTypeError(f"{written} is no number from 1 to {_MOST:,}")
     return int(written)
 
 
 def _positive(written: str) -> float:
-    if not 0 < float(written) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{written} is not above 0, and at most {_MOST:,}")
-    return float(written)
+    try:
+        number = float(written)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= _MOST:
+        raise argparse.ArgumentTypeError(f"{written} is no number above 0, up to {_MOST:,}")
+    return number
 
 
 def _campaign(given: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -58,7 +59,7 @@ def can_be_listed(spark: SparkSession, path: str) -> bool:
         files, place = _files_of(spark, f"{path}/_delta_log")
         if files.exists(place):
             files.listStatus(place)
-    except Py4JJavaError:
+    except (PySparkException, Py4JJavaError):
         return False
     return True
 

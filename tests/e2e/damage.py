@@ -169,6 +169,21 @@ def _damage_places(
         known = "made up" if table == "resolution" else None
         at = f"{like.queue}:{FAR + number}"
         yield Damage(f"{table}: a half that is not there", invariant, known, at)
+    copy.repeat("resolution", sent, transaction_id="made up", queue=77)
+    yield Damage(
+        "of a queue that is not there", Invariant.ONE_OUTCOME, "made up", f"77:{sent.offset}"
+    )
+    sent = next(plain)
+    copy.remove("half", sent)
+    copy.change("resolution", sent, op_offset=FAR)
+    yield _done("by an op that is not there, of a half that is not", Invariant.FIRST_END, sent)
+    pending, nothing = story.by_name["pending"], FAR + 9
+    refused = ("others", [pending.offset])
+    copy.change_where(
+        "op", lambda row: (row["group"], row["offsets"]) == refused, offsets=[nothing]
+    )
+    id_, at = pending.half.transaction_id, f"{pending.queue}:{nothing}"
+    yield Damage("an end of no half, refused as another", Invariant.QUARANTINE, id_, at)
 
 
 def _damage_limits(copy: Copy, story: Story, plain: Iterator[Sent]) -> Iterator[Damage]:

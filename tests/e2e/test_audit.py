@@ -176,10 +176,11 @@ def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_al
     stored_at = datetime.fromtimestamp(like.stored_at_ms / 1_000, timezone.utc)
     for offset, at in ((FAR, stored_at - long), (FAR + 1, stored_at + long)):
         place = {"offset": offset, "source_offset": lambda row: row + 100_000}
-        copy.repeat("resolution", like, stored_at=at, **place)
+        copy.repeat("resolution", like, stored_at=at, source_timestamp=at, **place)
     asked = story.by_name["asked"]  # the first half of its queue
     copy.remove("half", asked)
     copy.change("resolution", asked, stored_at=lambda at: at + long)
+    copy.change("check", story.by_name["late"], queue=None)
     first = copy.first_op(0)["source_offset"]
     copy.remove_where("op", lambda row: (row["queue"], row["source_offset"]) == (0, first))
     unended = [story.by_name[name] for name in ("pending", "forgotten", "forgotten_later")]
@@ -191,6 +192,7 @@ def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_al
             like,
             stored_at=half,
             ended_at=stored_at + later,
+            source_timestamp=stored_at + later,
             op_offset=op_offset,
             **as_if_of(sent),
         )
@@ -203,6 +205,7 @@ def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_al
         Invariant.FIRST_END: [unended[0].at, unended[2].at],
     }
     assert report.counts["outcomes_landed_before_half_or_op"] == 2
+    assert report.counts["rows_of_no_place"] > 0
 
 
 def test_what_is_malformed_by_the_name_of_a_header_is_no_violation(
@@ -270,7 +273,12 @@ def test_where_no_tables_are_it_says_so(spark: SparkSession, tmp_path: Path) -> 
         audited(spark, Settings(), str(tmp_path), False, ALL)
 
 
-def test_tables_out_of_reach_are_not_said_to_be_damaged(spark: SparkSession) -> None:
-    with pytest.raises(AuditError, match="No FileSystem for scheme") as refused:
-        audited(spark, Settings(), "nowhere://a/b", False, ALL)
+@pytest.mark.parametrize(
+    ("folder", "why"), [("nowhere://a/b", "No FileSystem for scheme"), ("file://a/b", "Wrong FS")]
+)
+def test_tables_out_of_reach_are_not_said_to_be_damaged(
+    spark: SparkSession, folder: str, why: str
+) -> None:
+    with pytest.raises(AuditError, match=why) as refused:
+        audited(spark, Settings(), folder, False, ALL)
     assert "remove" not in str(refused.value)

@@ -47,8 +47,8 @@ def main() -> int:
 
 
 def _records(written: str) -> int:
-    if int(written) < FEWEST:
-        raise argparse.ArgumentTypeError(f"{written} is less than {FEWEST:,}")
+    if not (written.isdecimal() and int(written) >= FEWEST):
+        raise argparse.ArgumentTypeError(f"{written} is no number from {FEWEST:,} on")
     return int(written)
 
 

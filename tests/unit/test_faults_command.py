@@ -19,9 +19,9 @@ def faults(home: Path, *options: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rounds", "0"], "--rounds: 0 is not from 1 to"),
-        (["--rate", "0"], "--rate: 0 is not above 0"),
-        (["--soak", "0"], "--soak: 0 is not above 0"),
+        (["--rounds", "0"], "--rounds: 0 is no number from 1 to"),
+        (["--rate", "0"], "--rate: 0 is no number above 0"),
+        (["--soak", "x"], "--soak: x is no number above 0"),
         (["--soak", "1", "--resume"], "--soak is no campaign"),
         (["--again", "kills-1"], "--again goes with --resume"),
     ],
