@@ -12,7 +12,6 @@ from typing import Annotated, Any, Optional
 import typer
 
 from ..home import Home
-from ..planned import step_settings
 from ..settings import Settings, load_for_command
 from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption
 from .up import log_to_terminal
@@ -64,6 +63,9 @@ def audit(
 
 def _warn_of_others(home: Path, settings: Settings) -> None:
     """Say where the home's resolver decides by other settings than the audit is to judge by."""
+    # Imported late: it takes numpy, which other commands do without.
+    from ..planned import step_settings
+
     theirs, ours = _decides_by(home), asdict(step_settings(settings))
     others = [
         f"{shown}={theirs[name]} (here {ours[name]})"
