@@ -109,7 +109,8 @@ def fill_disk(world: World, chance: random.Random) -> Done:
         raise FaultError(f"the disk was full, and it said: {resolver.last_words}")
     resolver.end()
     world.start_resolver()
-    return Done("full until it failed", said[:_SAID])
+    seen_from_home = said.replace(f"{world.home.parent}/", "")  # before a path is cut
+    return Done("full until it failed", seen_from_home[:_SAID])
 
 
 def _has_failed(resolver: Victim, disk: SmallDisk) -> bool:
