@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -90,9 +92,7 @@ def unlanded(
     tables = (RESOLUTION, DISCARDED, QUARANTINE)
     topics = [prefix + table.topic for table in tables]
     ranges = readable(settings, topics, topics)
-    for table in tables:
-        if prefix + table.topic not in ranges:
-            raise _no_topic(prefix + table.topic)
+    _see_there(topics, ranges)
     outcomes, discards, refused = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
@@ -111,9 +111,7 @@ def ends(settings: Settings) -> Ends:
     names = n.Names(settings.topic_prefix)
     topics = {"half": names.half, "op": names.op}
     found = stored(settings, topics.values())
-    for topic in topics.values():
-        if topic not in found:
-            raise _no_topic(topic)
+    _see_there(topics.values(), found)
     return {what: found[topic] for what, topic in topics.items()}
 
 
@@ -160,11 +158,14 @@ def delivery_counts() -> dict[str, Column]:
     }
 
 
-def _no_topic(topic: str) -> AuditError:
-    return AuditError(
-        f"Kafka has no topic {topic}: give the brokers and the topic_prefix that the tables landed "
-        "from"
-    )
+def _see_there(topics: Iterable[str], found: Collection[str]) -> None:
+    """Raise `AuditError` where one of the resolver's topics is not in Kafka."""
+    for topic in topics:
+        if topic not in found:
+            raise AuditError(
+                f"Kafka has no topic {topic}: give the brokers and the topic_prefix that the "
+                "tables landed from"
+            )
 
 
 def _must_be() -> Column:

@@ -143,9 +143,8 @@ def queues(
     if ends is not None:  # of queues too that only a row of an outcome or a copy names
         for queue in _named(snapshot):
             found.setdefault(queue, {})
-    for what, of_queues in (ends or {}).items():
         for queue, columns in found.items():
-            columns[f"{what}_end"] = of_queues.get(queue, 0)
+            columns.update({f"{what}_end": of.get(queue, 0) for what, of in ends.items()})
     rows = [columns | {"queue": queue, "complete_ms": written} for queue, columns in found.items()]
     return spark.createDataFrame(rows, QUEUES)
 

@@ -84,12 +84,7 @@ def _decides_by(home: Path) -> dict[str, Any]:
     """Return what the home's checkpoint was last started with; empty where that can't be read."""
     folder = Home(home).resolve_checkpoint / "settings"
     try:
-        last = max((file for file in folder.iterdir() if file.name.isdigit()), key=_number)
-        held: dict[str, Any] = json.loads(last.read_text())["settings"]
-        return dict(held)
+        last = max(int(file.name) for file in folder.iterdir() if file.name.isdigit())
+        return dict(json.loads((folder / str(last)).read_text())["settings"])
     except (OSError, ValueError, LookupError, TypeError):
         return {}
-
-
-def _number(file: Path) -> int:
-    return int(file.name)

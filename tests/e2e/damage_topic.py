@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,7 +61,7 @@ def damage_topic(story: Story) -> Iterator[Damage]:
     for sent in ghosts:
         yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)
     world.admin.delete_topics([world.real])[world.real].result(30)
-    _await_gone(story)
+    world.await_gone(world.real)
     world.make_topic(world.real, world.partitions)
     await_topics(world.admin, [world.real])
     records = [
@@ -71,13 +70,6 @@ def damage_topic(story: Story) -> Iterator[Damage]:
         for changed in changes.get(at, lambda record: [record])(_record(message))
     ]
     _produce(story, [*records, *(_ghost(sent) for sent in ghosts)])
-
-
-def _await_gone(story: Story) -> None:
-    until = time.monotonic() + 30
-    while story.world.real in story.world.admin.list_topics(timeout=10).topics:
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def _record(message: Message) -> Record:

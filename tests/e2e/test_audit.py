@@ -21,7 +21,7 @@ from resolver.errors import AuditError
 from resolver.settings import Settings
 
 from .commands import command
-from .copied import Copy, as_if_of
+from .copied import Copy, as_if_of, more
 from .damage import FAR, Damage, damage_tables, harmless_changes, is_malformed_half
 from .damage_topic import commit_unlanded, damage_topic, forget_landed
 from .ledger_story import QUEUES, SHORT, Story, tell
@@ -175,7 +175,7 @@ def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_al
     long = timedelta(hours=1)
     stored_at = datetime.fromtimestamp(like.stored_at_ms / 1_000, timezone.utc)
     for offset, at in ((FAR, stored_at - long), (FAR + 1, stored_at + long)):
-        place = {"offset": offset, "source_offset": lambda row: row + 100_000}
+        place = {"offset": offset, "source_offset": more(100_000)}
         copy.repeat("resolution", like, stored_at=at, source_timestamp=at, **place)
     asked = story.by_name["asked"]  # the first half of its queue
     copy.remove("half", asked)

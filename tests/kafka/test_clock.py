@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
+from leftovers import wait_until
 
 from resolver.broker import Broker
 from resolver.clock import Clock
@@ -40,10 +39,10 @@ def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
             os.kill(halted.pid, signal.SIGSTOP)
             with caplog.at_level(logging.WARNING, "resolver"):
                 clock.set(0, 0)
-                _await(lambda: "sent again by a new client" in caplog.text)
+                wait_until(lambda: "sent again by a new client" in caplog.text, PATIENCE_SECONDS)
             os.kill(halted.pid, signal.SIGCONT)
             before = _fences(settings)
-            _await(lambda: _fences(settings) > before)
+            wait_until(lambda: _fences(settings) > before, PATIENCE_SECONDS)
         finally:
             os.kill(halted.pid, signal.SIGCONT)
             clock.stop()
@@ -62,7 +61,7 @@ def test_a_partition_that_is_added_is_not_left_unread(kafka: Broker, prefix: str
     clock = Clock(settings, delivery, failures.append)
     clock.start()
     try:
-        _await(lambda: bool(failures))
+        wait_until(lambda: failures, PATIENCE_SECONDS)
     finally:
         clock.stop()
         delivery.close()
@@ -84,10 +83,3 @@ def _fences(settings: Settings) -> int:
         return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
     finally:
         consumer.close()
-
-
-def _await(done: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.05)
