@@ -1,1 +1,1 @@
-"""The jobs: what starts Spark sessions and streaming queries."""
+"""The jobs for spark-submit: they start Spark sessions and streaming queries."""

@@ -1,6 +1,6 @@
-"""The job `audit`: recomputes every outcome from the landed tables, and compares.
+"""The job `audit`: recomputes every outcome from the landed tables and compares.
 
-Run by `txresolver audit`, or by itself on a cluster:
+`txresolver audit` runs it. It also runs by itself on a cluster:
 
     spark-submit pipelines/audit.py --tables DIR [--topics --bootstrap-servers H]
 """
@@ -13,66 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-
-from pipelines.damaged import damaged_tables
-from pipelines.ending import end_spark
-from pipelines.failure import in_short
-from pipelines.output import STDERR, output_to
-from pipelines.session import spark_session
-from resolver.audit.audit import audit
-from resolver.audit.report import Report
-from resolver.errors import AuditError, DamagedTable, TxResolverError
-from resolver.settings import Settings, load_for_command
-
-#: What a batch job over millions of rows needs, and a query of small batches does not.
-_BATCH_JOB = {
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.codegen.wholeStage": "true",
-    # The rules are conditions within conditions: to look for what they have in common takes Spark
-    # seconds for each task, and there is little.
-    "spark.sql.subexpressionElimination.enabled": "false",
-}
-
-
-def audited(
-    spark: SparkSession, settings: Settings, tables: str, with_topics: bool, examples: int
-) -> Report:
-    """Audit in a session; raises `AuditError` where Spark can't."""
-    own = spark.newSession()  # its settings are not those of queries that run beside it
-    for name, value in _BATCH_JOB.items():
-        own.conf.set(name, value)
-    try:
-        return audit(own, settings, tables, with_topics, examples)
-    except (Py4JNetworkError, ConnectionError) as failure:
-        raise AuditError(f"the audit ended: {in_short(str(failure))}") from failure
-    except (PySparkException, Py4JError, DamagedTable) as failure:
-        remedy = _remedy(damaged_tables(own, failure, tables))
-        raise AuditError(f"the audit ended: {in_short(str(failure))}{remedy}") from failure
-
-
-def _remedy(damaged: list[str]) -> str:
-    if not damaged:
-        return ""
-    folders = ", ".join(damaged)
-    return (
-        f". These tables can't be read: {folders}. If their files are whole, see that they may be "
-        "read, and audit again. If they can't be put back, stop land, "
-        f"remove the folders {folders} and start again: land says which of its own has to go too, "
-        "and what Kafka still has lands again"
-    )
-
-
-def run(settings: Settings, tables: str, with_topics: bool, examples: int) -> Report:
-    """Audit in a session of its own; what its JVM has to say is no part of the report."""
-    with output_to(STDERR):
-        spark = spark_session(settings, "txresolver audit")
-    try:
-        return audited(spark, settings, tables, with_topics, examples)
-    finally:
-        end_spark()
+from resolver.audit.job import run
+from resolver.errors import TxResolverError
+from resolver.settings import load_for_command
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

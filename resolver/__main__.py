@@ -1,5 +1,5 @@
 """`python -m resolver`: the command `txresolver`, wherever it is installed."""
 
-from resolver.cli import main
+from .cli import main
 
 main()

@@ -13,9 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from secured import SecuredBroker, Users
-
 from resolver.broker import Broker
+from tests.support import databases
+from tests.support.secured import SecuredBroker, Users
 
 # A JVM that lives for seconds only does better without its second compiler. All tests together take
 # more than the 48 MB that Java then has for code, and would be interpreted from there on.
@@ -41,11 +41,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 @pytest.fixture(scope="session")
+def postgresql() -> Iterator[databases.Server]:
+    """A real PostgreSQL for all tests of the run."""
+    with databases.postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[databases.Server]:
+    """A real MariaDB for all tests of the run."""
+    with databases.mariadb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session for all tests of the run, as the jobs have it."""
     # Imported here: unit tests need neither Spark nor the second that its import takes.
-    from pipelines.session import spark_session
     from resolver.settings import Settings
+    from resolver.spark.session import spark_session
 
     session = spark_session(
         Settings(queues=2), "tests", master="local[2]", home=tmp_path_factory.mktemp("spark")
@@ -64,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as quick what is: scripts/test --quick runs it."""
     for item in items:
         folders = item.path.relative_to(Path(__file__).parent).parts
-        if folders[0] in ("unit", "kafka") and not item.get_closest_marker("slow"):
+        if folders[0] in ("unit", "kafka", "sql") and not item.get_closest_marker("slow"):
             item.add_marker("quick")
 
 
@@ -73,6 +87,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A skipped test is an error: nobody would notice that it never runs."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    if skipped and session.exitstatus == pytest.ExitCode.OK:
+    if reporter and skipped and session.exitstatus == pytest.ExitCode.OK:
         reporter.write_line(f"error: {len(skipped)} tests were skipped")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

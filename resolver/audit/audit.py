@@ -1,4 +1,4 @@
-"""The audit of a ledger: its tables, and on request the topics, against the rules."""
+"""The audit of a ledger: compares its tables, and on request the topics, with the rules."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from pyspark.sql import functions as F
 from ..settings import Settings
 from . import delivered, overdue
 from .copies import check_events, copied_halves, copies_rule, discard_events, refusal_events
+from .fast import twice_events
 from .halves import half_events
-from .ops import ends, malformed, read_ops, unreadable
+from .ops import ends, malformed, read_ops, revocations, unreadable
+from .order import order_rule, with_op_before
+from .parked import parked_events, waiting
 from .refusals import compared, refusable_ends, unknown_events
 from .report import Finding, Invariant, Report, Violation
+from .resumed import resumed_events
 from .rule import Rule, contradicts_ops, half_is_missing, is_auditable
 from .rules import rules
+from .small import SMALL_BYTES
 from .snapshot import Ends, Runs, Snapshot, of_no_place, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
 
-#: The settings that ends and checks are judged by: those that hold now.
+#: The settings by which ends and checks are judged, with the values that hold now.
 _JUDGED_BY = (
     "transaction_timeout_ms",
     "transaction_check_interval_ms",
@@ -34,7 +39,7 @@ _JUDGED_BY = (
     "max_bytes_per_trigger",
     "queues",
 )
-#: Of the table of halves, as it is on disk.
+#: Bytes on disk of the table of halves, for each part of the audit.
 _PARTITION_BYTES = 16 << 20
 _FEWEST_PARTITIONS, _MOST_PARTITIONS = 4, 64
 
@@ -46,12 +51,12 @@ def audit(
     with_topics: bool = False,
     examples: int = 10,
 ) -> Report:
-    """Audit the tables in a folder; raises `AuditError` where that can't be done.
+    """Audit the tables in a folder; raises `AuditError` if that can't be done.
 
-    What has not landed yet, or is kept no longer, is counted and not judged, so it may run beside
-    the resolver. `with_topics` also compares with the real topics, and reads what of the outcomes
-    and of the quarantine has not landed. The session is the audit's own: how many tasks it shuffles
-    to is set by what there is to audit.
+    Records that have not landed yet, or are kept no longer, are counted and not judged. So the
+    audit may run beside the resolver. `with_topics` also compares with the real topics, and reads
+    outcomes and quarantined records that have not landed. The session is the audit's own: the
+    amount to audit sets the number of its shuffle tasks.
     """
     snapshot = take_snapshot(spark, folder)
     spark.conf.set("spark.sql.shuffle.partitions", str(_partitions(snapshot)))
@@ -66,7 +71,8 @@ def audit(
         )
         by_queue = queues(spark, snapshot, known, sources.ends, *of_queues)
         landed = _events(snapshot, not_read, settings, known, with_topics)
-        events = [*landed, ends(ops), *sources.events]
+        parked = waiting(snapshot, known, with_topics)
+        events = [*landed, parked_events(parked), ends(ops), *sources.events]
         rows = transactions(events, by_queue, settings, known.count)
         judged = _judge(rows, snapshot, sources, settings, known.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
@@ -74,6 +80,7 @@ def audit(
             judged.refusable(), malformed(ops), about_ops, by_queue, settings, known.count
         )
         beside = {
+            "parked": parked.count(),
             "unreadable_ops": not_read.count(),
             "rows_of_no_place": of_no_place(snapshot, settings.topic_prefix),
         }
@@ -83,15 +90,17 @@ def audit(
 
 
 def _partitions(snapshot: Snapshot) -> int:
-    """Return in how many parts to audit: each of them costs as much as some thousand halves."""
+    """Return in how many parts to audit: each part costs as much as some thousand halves."""
     plan = snapshot["half"]._jdf.queryExecution().optimizedPlan()
     size = int(plan.stats().sizeInBytes())
+    if size <= SMALL_BYTES:
+        return 1
     return min(_FEWEST_PARTITIONS + size // _PARTITION_BYTES, _MOST_PARTITIONS)
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What beside the landed half, op and outcome; `kept` and `ends` are None without topics."""
+    """The sources beside landed halves, ops and outcomes; `kept`, `ends`: None without topics."""
 
     events: list[DataFrame]
     quarantine: DataFrame
@@ -105,7 +114,7 @@ def _sources(
     quarantine = snapshot["quarantine"]
     if not with_topics:
         return _Sources(_refusals(quarantine, settings), quarantine, None, None)
-    # First the messages: of each of them the outcome is among those that are read then.
+    # Take the messages first: the outcomes that are read after them include each message's.
     named = delivered.real_topics(snapshot, settings.topic_prefix)
     ranges = readable(settings, named, named & delivered.committed_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
@@ -120,13 +129,14 @@ def _sources(
 
 
 def _refusals(quarantine: DataFrame, settings: Settings) -> list[DataFrame]:
-    return [refusal_events(quarantine, settings.topic_prefix), unknown_events(quarantine)]
+    of_halves = refusal_events(quarantine, settings.topic_prefix)
+    return [of_halves, unknown_events(quarantine), twice_events(quarantine)]
 
 
 def _events(
     snapshot: Snapshot, not_read: DataFrame, settings: Settings, known: Runs, with_topics: bool
 ) -> list[DataFrame]:
-    """Return what has landed, as `transactions` takes it; `not_read` are the unreadable ops."""
+    """Return the landed events, as `transactions` takes them; `not_read` has unreadable ops."""
     prefix = settings.topic_prefix
     outcome = F.struct(
         "outcome",
@@ -143,6 +153,7 @@ def _events(
         F.unix_millis("source_timestamp").alias("written_ms"),
         "by_unreadable",
         (F.lit(with_topics) | known.is_passed()).alias("passed"),
+        "delivery",
     )
     outcomes = snapshot["resolution"].join(
         F.broadcast(not_read.withColumn("by_unreadable", F.lit(True))),
@@ -150,16 +161,19 @@ def _events(
         "left",
     )
     return [
-        half_events(snapshot["half"], prefix, with_content=with_topics),
+        half_events(
+            snapshot["half"], revocations(snapshot["op"]), prefix, with_content=with_topics
+        ),
         copied_halves(snapshot, prefix),
         outcomes.select("queue", "offset", outcome.alias("resolution")),
         check_events(snapshot["check"], prefix),
         discard_events(snapshot["discarded"]),
+        resumed_events(snapshot["half"]),
     ]
 
 
 def _about_ops(quarantine: DataFrame, not_read: DataFrame, settings: Settings) -> DataFrame:
-    """Return the rows of quarantine about ops, save those of which is not known what they say."""
+    """Return the rows of quarantine about ops, except ops whose content Spark can't read."""
     about_ops = quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}op")
     place = not_read.withColumnRenamed("op_offset", "refused_offset")
     return about_ops.join(F.broadcast(place), ["queue", "refused_offset"], "left_anti")
@@ -168,20 +182,21 @@ def _about_ops(quarantine: DataFrame, not_read: DataFrame, settings: Settings) -
 def _judge(
     rows: DataFrame, snapshot: Snapshot, sources: _Sources, settings: Settings, runs: int
 ) -> _JudgedRows:
-    """Join what the rules need besides, and apply them all."""
-    applied = [*rules(settings, runs), overdue.overdue_rule(settings), copies_rule(settings)]
+    """Join the rules' further inputs, and apply all rules."""
+    applied = [*rules(settings, runs), overdue.overdue_rule(settings, runs), copies_rule(settings)]
     counted = _counts(settings)
     groups = F.broadcast(overdue.groups(snapshot, settings))
     rows = rows.join(groups, F.col("half.group") == F.col("asked_group"), "left")
     if sources.kept is not None:
         rows = rows.join(F.broadcast(sources.kept), F.col("half.topic") == F.col("topic"), "left")
-        applied += delivered.delivery_rules()
+        rows = with_op_before(rows)
+        applied += [*delivered.delivery_rules(), order_rule(runs)]
         counted |= delivered.delivery_counts()
     return _JudgedRows(rows, applied, counted, settings, runs)
 
 
 class _JudgedRows:
-    """The rows of transactions, judged in one pass; what is kept is small if little is wrong."""
+    """The rows of transactions, judged in one pass; few rows are kept if little is wrong."""
 
     def __init__(
         self,
@@ -205,7 +220,7 @@ class _JudgedRows:
         )
 
     def refusable(self) -> DataFrame:
-        """Return which ends have to be, or may be, in quarantine."""
+        """Return the ends that have to be, or may be, in quarantine."""
         return self._parts.select(F.inline("found")).select("queue", F.inline("refusable"))
 
     def report(
@@ -216,7 +231,7 @@ class _JudgedRows:
         examples: int,
         beside: dict[str, int],
     ) -> Report:
-        """Count, and collect the first examples of each invariant."""
+        """Count violations, and collect the first examples of each invariant."""
         refused = refused.persist()
         try:
             sums = self._sums()
@@ -254,7 +269,7 @@ class _JudgedRows:
 
 
 def _violated(applied: list[Rule]) -> Column:
-    """Return what violates a rule in a row."""
+    """Return the violations of rules in a row."""
     all_rules = F.array(
         *[
             F.struct(F.lit(rule.invariant.value).alias("invariant"), rule.detail.alias("detail"))
@@ -265,7 +280,7 @@ def _violated(applied: list[Rule]) -> Column:
 
 
 def _found() -> Column:
-    """Return what is to be kept of a row; null: nothing."""
+    """Return the part of a row to be kept; null if there is none."""
     found = F.struct(
         "queue",
         F.coalesce("half.id", "outcome.id").alias("transaction_id"),
@@ -277,11 +292,11 @@ def _found() -> Column:
 
 
 def _counts(settings: Settings) -> dict[str, Column]:
-    """Return what is counted of the rows beside the rules."""
+    """Return the conditions by which rows are counted beside the rules."""
     found, half, said = F.size("resolutions"), F.col("half"), F.col("outcome")
     open_ = F.col("is_transaction") & (found == 0)
     ended = F.col("told") | F.col("first").isNotNull()
-    is_lost = half_is_missing(settings)  # that is a violation, as what contradicts the ops is
+    is_lost = half_is_missing(settings)  # a violation, as is a contradiction of the ops
     not_judged = (found == 1) & ~is_auditable() & ~contradicts_ops(settings)
     not_judged &= (F.col("is_transaction") | half.isNull()) & ~is_lost
     gone = (F.col("offset") < F.col("half_first")) | (said["op_offset"] < F.col("op_first"))
@@ -289,6 +304,7 @@ def _counts(settings: Settings) -> dict[str, Column]:
     return {
         "halves": half.isNotNull(),
         "outcomes": found > 0,
+        "erased_messages": half["erased"],
         "refused_halves": half.isNotNull() & ~F.col("is_transaction"),
         "pending": open_ & ~ended,
         "ended_and_not_landed_yet": open_ & ended,
@@ -299,7 +315,7 @@ def _counts(settings: Settings) -> dict[str, Column]:
 
 
 def _undeliverable(snapshot: Snapshot, examples: int) -> dict[str, int]:
-    """Return how many messages are undeliverable, for the most frequent errors."""
+    """Return the number of undeliverable messages for each of the most frequent errors."""
     rows = (
         snapshot["discarded"]
         .where(F.col("reason") == "UNDELIVERABLE")
@@ -313,7 +329,7 @@ def _undeliverable(snapshot: Snapshot, examples: int) -> dict[str, int]:
 
 
 def _first(violations: DataFrame, examples: int) -> dict[Invariant, list[tuple[int, Violation]]]:
-    """Return, by invariant, the number of violations with each of the first of them."""
+    """Return the first violations by invariant, each with the number of all violations."""
     alike = Window.partitionBy("invariant")
     rows = (
         violations.withColumn("found", F.count("*").over(alike))

@@ -12,9 +12,11 @@ from .transactions import fits
 
 
 def no_check_after(runs: int) -> Rule:
-    """An outcome says how many checks were sent before it: one with a higher number came after.
+    """Return the rule that no check comes after the outcome.
 
-    A rebuild counts anew; then only a check that was also written later came after.
+    An outcome says how many checks were sent before it: a check with a higher number came after.
+    A rebuild counts from the beginning again. Then only a check that was also written later came
+    after.
     """
     said = F.col("outcome")
 
@@ -34,12 +36,16 @@ def no_check_after(runs: int) -> Rule:
 
 
 def check_max(settings: Settings, runs: int) -> Rule:
-    """No more checks are counted than the limit, no more answered than sent, none is sent twice."""
+    """Return the rule on the number of checks.
+
+    No more checks are counted than the limit. No more are answered than sent. No check is sent
+    twice.
+    """
     said, most = F.col("outcome"), settings.transaction_check_max
     numbers = F.transform("checks", lambda check: check["number"])
     repeated = F.size(numbers) > F.size(F.array_distinct(numbers)) * runs
     sent = F.array_max(numbers) if settings.count_unanswered_checks else F.lit(None).cast("int")
-    # An op that Spark can't read may have answered one.
+    # An op that Spark can't read may have answered a check.
     unreadable = F.coalesce("unreadable", F.lit(0))
     by_ends = F.size(F.filter("ends", _may_have_answered)) + unreadable
     is_told = is_auditable() & _answers_have_landed(settings)
@@ -59,11 +65,11 @@ def check_max(settings: Settings, runs: int) -> Rule:
 
 
 def _asked_on(settings: Settings) -> Column:
-    """Whether checks were sent though enough had been answered, an outcome or not.
+    """Whether checks were sent although enough had been answered, with an outcome or without.
 
-    Counted are checks and answers by turns, each stored so long after the one before that no clocks
-    can be at fault: fewer than there were. One check may have been decided before the last answer
-    was read.
+    Checks and answers are counted by turns. Each must be stored so long after the event before it
+    that no clock can be at fault. So fewer are counted than there were. One check may have been
+    decided before the last answer was read.
     """
     answers = F.filter("ends", lambda end: end["from_check"] & fits(end))
     times = F.concat(
@@ -98,7 +104,10 @@ def _turn(answered: Column, is_asked: bool, ms: Column, beyond: Column) -> Colum
 
 
 def _may_have_answered(end: Column) -> Column:
-    """Whether it may: up to the end, or what ends nothing where the transaction was given up."""
+    """Whether an end may have answered a check before the outcome.
+
+    An answer up to the outcome's op may. If the transaction was given up, an `UNKNOWN` may.
+    """
     not_after = F.coalesce(
         end["op_offset"] <= F.col("outcome.op_offset"), end["state"] == "UNKNOWN"
     )
@@ -106,7 +115,7 @@ def _may_have_answered(end: Column) -> Column:
 
 
 def _answers_have_landed(settings: Settings) -> Column:
-    """Whether all ops have landed that had been read when the outcome was written."""
+    """Whether all ops that were read before the outcome was written have landed."""
     said = F.col("outcome")
     written_by = said["written_ms"] + settings.broker_clock_skew_ms
     return said["op_offset"].isNotNull() | yes(F.col("op_ms") > written_by)

@@ -1,4 +1,4 @@
-"""The real topics: which transactions they have messages of, and what those are."""
+"""The real topics: their messages, and the transactions of these messages."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AuditError
+from ..ledger import DISCARDED, PARKED, QUARANTINE, RESOLUTION
+from ..ledger.reading import header_last, offset_of, queue_of
 from ..protocol import names as n
 from ..settings import Settings
-from ..tables import DISCARDED, QUARANTINE, RESOLUTION
-from ..tables.reading import header_last, offset_of, queue_of
 from .copies import discard_events
 from .halves import content
 from .report import Invariant
 from .rule import Rule, first_wrong, is_auditable, yes
 from .snapshot import Ends, Snapshot
 from .topics import Ranges, compacted, readable, records, stored
+from .transactions import is_fast
 
-#: What was decided after `kept_ms` must be there; a topic that is not listed was not read.
-KEPT = "topic string, kept_ms long"
+#: A topic must have the messages that were decided after `kept_ms`; a topic without a row was not
+#: read. A producer delivers a message before that: its half must be stored after `kept_fast_ms`.
+KEPT = "topic string, kept_ms long, kept_fast_ms long"
 _NEVER = 2**62
 
 
 def real_topics(snapshot: Snapshot, prefix: str) -> set[str]:
-    """Return the topics that halves name, but for the resolver's own."""
+    """Return the topics that halves name, without the resolver's own topics."""
     return {topic for topic in _named(snapshot["half"]) if not topic.startswith(prefix)}
 
 
@@ -35,11 +37,11 @@ def committed_topics(snapshot: Snapshot) -> set[str]:
 
 
 def messages(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFrame:
-    """Return queue, offset and struct `message` of each record that says which half it was."""
+    """Return queue, offset and struct `message` of each record that names its half."""
     headers = F.col("headers")
     at = header_last(n.HALF_OFFSET, headers)
     found = records(spark, settings, ranges).where(F.exists(headers, _names_its_half))
-    # The clock of the topic, where that has LogAppendTime, says nothing of the half.
+    # If the topic has LogAppendTime, the timestamp says nothing of the half.
     stamped = F.when(F.col("timestampType") == 0, F.unix_millis("timestamp"))
     message = F.struct(
         F.col("topic"),
@@ -61,12 +63,14 @@ def kept(
     messages: DataFrame,
     snapshot: Snapshot,
 ) -> DataFrame:
-    """Return `KEPT`: what Kafka has deleted, or compacted, is not missed.
+    """Return `KEPT`: messages that Kafka has deleted, or compacted, are not missed.
 
-    A partition's messages stand in the order in which they were decided: what was decided later
-    than the first that is left is there.
+    A partition's messages stand in the order in which they were decided. So each message decided
+    later than the first that is left must be there. So must each that a producer has delivered, if
+    its half was stored when the outcome of one that is left had been written.
     """
-    since = {topic: -1 for topic in ranges} | dict.fromkeys(compacted(settings, ranges), _NEVER)
+    never = (_NEVER, _NEVER)
+    since = dict.fromkeys(ranges, (-1, -1)) | dict.fromkeys(compacted(settings, ranges), never)
     cut = [
         (topic, partition)
         for topic, partitions in ranges.items()
@@ -76,24 +80,27 @@ def kept(
     if cut:
         left = _first_decided(spark, cut, messages, snapshot)
         for place in cut:
-            since[place[0]] = max(since[place[0]], left.get(place, _NEVER))
-    return spark.createDataFrame(list(since.items()), KEPT)
+            decided_ms, written_ms = left.get(place, never)
+            until, fast_until = since[place[0]]
+            fast = written_ms + settings.broker_clock_skew_ms
+            since[place[0]] = (max(until, decided_ms), max(fast_until, fast))
+    return spark.createDataFrame([(topic, *times) for topic, times in since.items()], KEPT)
 
 
 def unlanded(
     spark: SparkSession, settings: Settings, snapshot: Snapshot
 ) -> tuple[list[DataFrame], DataFrame]:
-    """Return what has not landed: outcomes and discards as events, and rows of quarantine.
+    """Return records that have not landed: outcomes and discards as events, rows of quarantine.
 
-    Land reads partitions up to different moments. With this, all is there that was written
-    together with what has landed.
+    Land reads partitions up to different moments. With these records, each landed record has all
+    records that were written together with it.
     """
     prefix = settings.topic_prefix
-    tables = (RESOLUTION, DISCARDED, QUARANTINE)
+    tables = (RESOLUTION, DISCARDED, QUARANTINE, PARKED)
     topics = [prefix + table.topic for table in tables]
     ranges = readable(settings, topics, topics)
     _see_there(topics, ranges)
-    outcomes, discards, refused = (
+    outcomes, discards, refused, parked = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
         )
@@ -102,12 +109,13 @@ def unlanded(
     events = [
         outcomes.select("queue", "offset", F.lit(True).alias("told")),
         discard_events(discards),
+        parked.select("queue", "offset", F.lit(True).alias("told")),
     ]
     return events, refused
 
 
 def ends(settings: Settings) -> Ends:
-    """Return how many halves and ops Kafka has stored by now, also those that are deleted."""
+    """Return how many halves and ops Kafka has stored by now, including deleted records."""
     names = n.Names(settings.topic_prefix)
     topics = {"half": names.half, "op": names.op}
     found = stored(settings, topics.values())
@@ -118,7 +126,7 @@ def ends(settings: Settings) -> Ends:
 def delivery_rules() -> list[Rule]:
     """Return the rules about the real topics; the row has its topic's `kept_ms`."""
     said, half = F.col("outcome"), F.col("half")
-    own = _own_messages()
+    own = own_messages()
     found, one = F.size(own), F.get(own, F.lit(0))
     committed = said["outcome"] == "COMMIT"
     known = F.coalesce(F.col("is_transaction"), F.lit(False))
@@ -135,7 +143,8 @@ def delivery_rules() -> list[Rule]:
     )
     others = said.isNotNull() & ~committed
     is_open = F.col("is_transaction") & (F.size("resolutions") == 0) & ~F.col("told")
-    # One that was refused, and for which a rebuild has an outcome now, may be committed.
+    is_open &= ~_may_be_delivered()
+    # A half that was refused, and has an outcome after a rebuild, may be committed.
     is_refused = ~F.col("is_transaction") & ~F.col("told")
     is_other = F.coalesce(others | is_open | is_refused, F.lit(False))
     is_other = is_other & half.isNotNull() & F.col("kept_ms").isNotNull()
@@ -149,9 +158,9 @@ def delivery_rules() -> list[Rule]:
 
 
 def delivery_counts() -> dict[str, Column]:
-    """Return what is counted of the rows beside these rules."""
+    """Return the conditions by which rows are counted beside these rules."""
     committed = (F.col("outcome.outcome") == "COMMIT") & is_auditable()
-    is_gone = (F.size(_own_messages()) == 0) & ~yes(_must_be())
+    is_gone = (F.size(own_messages()) == 0) & ~yes(_must_be())
     return {
         "messages_kept_no_longer": committed & is_gone,
         "halves_of_topics_not_read": F.col("half.topic").isNotNull() & F.col("kept_ms").isNull(),
@@ -159,23 +168,31 @@ def delivery_counts() -> dict[str, Column]:
 
 
 def _see_there(topics: Iterable[str], found: Collection[str]) -> None:
-    """Raise `AuditError` where one of the resolver's topics is not in Kafka."""
+    """Raise `AuditError` if one of the resolver's topics is not in Kafka."""
     for topic in topics:
         if topic not in found:
             raise AuditError(
-                f"Kafka has no topic {topic}: give the brokers and the topic_prefix that the "
-                "tables landed from"
+                f"Kafka has no topic {topic}",
+                remedy="give the brokers and the topic_prefix that the tables landed from",
             )
 
 
 def _must_be() -> Column:
-    """Whether there must be a message; null: its topic was not read."""
+    """Whether there must be a message; null if its topic was not read."""
     said = F.col("outcome")
+    by_producer = said["stored_ms"] > F.col("kept_fast_ms")
     is_kept = said["decided_ms"] > F.col("kept_ms")
+    is_kept = F.when(said["delivery"].isNotNull(), by_producer).otherwise(is_kept)
     return (said["outcome"] == "COMMIT") & is_auditable() & is_kept
 
 
-def _own_messages() -> Column:
+def _may_be_delivered() -> Column:
+    """Whether the message of an open half may be its producer's: its op may be yet to land."""
+    return is_fast() & (F.col("freed").isNull() | F.col("delivered").isNotNull())
+
+
+def own_messages() -> Column:
+    """Return the messages of the row's half in its topic."""
     half = F.col("half")
     return F.filter(
         "messages", lambda one: (one["topic"] == half["topic"]) & (one["id"] == half["id"])
@@ -192,31 +209,36 @@ def _names_its_half(header: Column) -> Column:
 
 
 def _named(table: DataFrame) -> set[str]:
-    """Return the topics in a table's column; bounded by their number."""
+    """Return the topics in a table's column; the number of topics bounds the result."""
     named = table.select("topic").where(F.col("topic").isNotNull()).distinct()
     return {row.topic for row in named.collect()}
 
 
 def _first_decided(
     spark: SparkSession, cut: list[tuple[str, int]], messages: DataFrame, snapshot: Snapshot
-) -> dict[tuple[str, int], int]:
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return when the first of the messages left in each partition was decided, and written."""
     places = spark.createDataFrame(cut, "topic string, partition int")
     outcomes = snapshot["resolution"].select(
-        "topic", "queue", "offset", F.unix_millis("decided_at").alias("decided_ms")
+        "topic",
+        "queue",
+        "offset",
+        F.unix_millis("decided_at").alias("decided_ms"),
+        F.unix_millis("source_timestamp").alias("written_ms"),
     )
     rows = (
         messages.select("queue", "offset", "message.topic", "message.partition")
         .join(F.broadcast(places), ["topic", "partition"])
-        .join(outcomes, ["topic", "queue", "offset"])  # not a copy of another topic's
+        .join(outcomes, ["topic", "queue", "offset"])  # without copies of another topic's messages
         .groupBy("topic", "partition")
-        .agg(F.min("decided_ms").alias("decided_ms"))
+        .agg(F.min("decided_ms"), F.min("written_ms"))
         .collect()  # bounded by the number of partitions
     )
-    return {(row.topic, row.partition): row.decided_ms for row in rows}
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
 
 
 def _behind(table: DataFrame, ranges: Ranges, topic: str) -> Ranges:
-    """Return what of a topic is behind what its table has."""
+    """Return the ranges of a topic behind the last offsets in its table."""
     last = table.groupBy("source_partition").agg(F.max("source_offset"))
     landed = {partition: offset + 1 for partition, offset in last.collect()}
     return {

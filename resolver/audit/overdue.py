@@ -1,4 +1,4 @@
-"""Checks in time: whether each overdue half was asked about, and none that had ended in time."""
+"""Checks in time: each overdue half was checked, and no half that had ended in time."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ from pyspark.sql import functions as F
 
 from ..protocol import names as n
 from ..settings import Settings
+from .fast import may_have_lost_ops
 from .report import Invariant
 from .rule import Rule, first_wrong, is_auditable, op_of, yes
-from .snapshot import Runs, Snapshot
-from .transactions import first_deadline_ms
+from .snapshot import Runs, Snapshot, punctual
+from .transactions import first_deadline_ms, is_fast, may_wait
 
-#: What a batch of land may take, and more.
+#: More than a batch of land may take, in ms.
 _LANDING_MS = 60_000
-#: A step looks at twice as many pending halves at once; where there are more their order is loose.
+#: Most open halves of a queue that is judged. A step looks at twice as many pending halves at once;
+#: if there are more, the order of their checks is loose.
 _MOST_OPEN = 32_768
-#: Of a record and of each of its headers, more than they have.
+#: Bytes that are added for a record and for each of its headers: more than they have.
 _OVERHEAD = 128
 
 
 def passed(snapshot: Snapshot, runs: Runs, settings: Settings) -> DataFrame:
-    """Return by queue `passed_half` and `passed_ms`: whatever was due up to there was asked about.
+    """Return by queue `passed_half` and `passed_ms`: halves due up to there were handled.
 
-    Or it was given up. For a batch that passes over a half that is due handles others instead, in
-    the order in which they are due: at least a group's fair `share` of what a batch may handle. So
-    where fewer checks and discards came after a batch than later batches' shares are together, one
-    of these had room for all that was due by then.
+    A half is handled by a check or a discard. A batch that passes over a due half handles other
+    halves instead, in the order in which they are due. It handles at least a group's fair `share`
+    of the halves that a batch may handle. Compare the checks and discards after a batch with the
+    sum of the later batches' shares. If the checks and discards are fewer, one later batch had room
+    for every half due by then.
     """
     slack = longest_wait_ms(settings) + settings.broker_clock_skew_ms
     later = Window.partitionBy("queue").orderBy(F.desc("at_ms"))
-    # Its own discards are counted with those of later batches: that errs on the safe side.
+    # A batch's own discards are counted with those of later batches: an error on the safe side.
     batches = F.count("half").over(later) - 1
     had_room = batches * F.col("share") > F.sum("handled").over(later)
-    # While its clock is far ahead checks are put off.
+    # While the batch's clock is far ahead, checks are put off.
     is_prompt = F.col("now_ms") - F.col("op_ms") <= slack
     return (
         _batches(snapshot, runs)
@@ -47,7 +50,7 @@ def passed(snapshot: Snapshot, runs: Runs, settings: Settings) -> DataFrame:
 
 
 def groups(snapshot: Snapshot, settings: Settings) -> DataFrame:
-    """Return by group `asked_since_ms`, when its first check was written: it has a topic."""
+    """Return by group `asked_since_ms`, when its first check was written: it has a topic since."""
     prefix = n.Names(settings.topic_prefix).check("")
     return (
         snapshot["check"]
@@ -56,15 +59,19 @@ def groups(snapshot: Snapshot, settings: Settings) -> DataFrame:
     )
 
 
-def overdue_rule(settings: Settings) -> Rule:
-    """Return the rule; the row has its group's `asked_since_ms`."""
+def overdue_rule(settings: Settings, runs: int) -> Rule:
+    """Return the rule; the row has its group's `asked_since_ms`.
+
+    An end of a half with a fast id may wait until that is revoked. Then it is due itself.
+    """
     said, first, deadline = F.col("outcome"), F.col("first"), first_deadline_ms(settings)
     has_outcome = (F.size("resolutions") > 0) | F.col("told")
-    is_open = F.col("is_transaction") & ~has_outcome & first.isNull()
+    is_open = F.col("is_transaction") & ~has_outcome & (first.isNull() | may_wait(first))
     is_passed = (F.col("offset") <= F.col("passed_half")) & (_due(settings) < F.col("passed_ms"))
+    is_passed &= ~is_fast() | (F.col("freed").isNotNull() & ~may_have_lost_ops(runs))
     sent = F.size("checks").cast("string")
-    # Ends come before checks in a batch, and none is sent before the watermark is behind the
-    # deadline: so it was not when this end had been read.
+    # In a batch, ends come before checks. No check is sent before the watermark is past the
+    # deadline. The watermark was not past it when this end had been read.
     in_time = (first["op_offset"] == said["op_offset"]) & (first["watermark_ms"] <= deadline)
     asked = yes(is_auditable() & (said["checks"] > 0))
     detail = first_wrong(
@@ -81,7 +88,7 @@ def overdue_rule(settings: Settings) -> Rule:
 
 
 def longest_wait_ms(settings: Settings) -> int:
-    """Return the longest time between two checks of a half."""
+    """Return the longest time between two checks of a half, in ms."""
     interval = settings.transaction_check_interval_ms
     if settings.count_unanswered_checks:
         return interval
@@ -91,26 +98,30 @@ def longest_wait_ms(settings: Settings) -> int:
 def _has_caught_up(snapshot: Snapshot, slack_ms: int) -> bool:
     """Whether ops land soon after they are stored: until then checks may be farther behind.
 
-    Where there is more than a batch takes, land reads as large a part of each partition.
+    If there are more records than a batch takes, land reads the same share of each partition.
     """
     (latest,) = snapshot["op"].agg(F.max(F.unix_millis("stored_at"))).collect()[0]
     return latest is not None and snapshot.ops_landed_ms - latest <= slack_ms + _LANDING_MS
 
 
 def _due(settings: Settings) -> Column:
-    """Return when an open half had to be asked about, or given up, at the latest.
+    """Return when an open half had to be checked, or given up, at the latest.
 
-    A check that can't be written, as its topic is not there yet, is left out and counts as sent:
-    so a group's halves are due anew when its first was. Where it has none, they are to be given up.
+    A check that can't be written because its topic does not exist yet is left out, and counts as
+    sent. So a group's halves are due again when the group's first check was written. If the group
+    has no check, its halves are to be given up. A half with a fast id is due once that is revoked.
     """
     given_up = F.col("half.stored_ms") + settings.file_reserved_ms
     last = F.array_max(F.transform("checks", lambda check: check["written_ms"]))
-    since = F.greatest(first_deadline_ms(settings), last, F.coalesce("asked_since_ms", given_up))
+    group_since = F.coalesce("asked_since_ms", given_up)
+    since = F.greatest(first_deadline_ms(settings), last, group_since, F.col("freed.stored_ms"))
+    of_end = F.greatest(F.col("freed.stored_ms"), F.col("first.stored_ms"))
+    since = F.when(F.col("first").isNull(), since).otherwise(of_end)
     return since + longest_wait_ms(settings) + settings.broker_clock_skew_ms
 
 
 def _shares(snapshot: Snapshot, settings: Settings) -> DataFrame:
-    """Return by queue how many checks of one group a batch sends at least, if so many are due."""
+    """Return by queue the fewest checks of one group that a batch sends, if so many are due."""
     most = F.lit(max(1, settings.max_checks_per_batch // settings.queues))
     of_bytes = F.floor(F.lit(settings.max_bytes_per_trigger // settings.queues) / F.col("largest"))
     halves = (
@@ -135,7 +146,7 @@ def _shares(snapshot: Snapshot, settings: Settings) -> DataFrame:
 
 
 def _at_most_bytes() -> Column:
-    """Return what the resolver may count a half as, or more."""
+    """Return the bytes that the resolver may count for a half, or more."""
     headers = F.transform(
         F.coalesce("headers", F.array()),
         lambda header: _bytes(header["key"]) + _bytes(header["value"]) + _OVERHEAD,
@@ -149,13 +160,13 @@ def _bytes(value: Column) -> Column:
 
 
 def _batches(snapshot: Snapshot, runs: Runs) -> DataFrame:
-    """Return the batches that decided anything of a queue, those of the last checkpoint.
+    """Return the batches of the last checkpoint that decided anything of a queue.
 
-    Of these all outcomes have landed, and all checks with them.
+    All outcomes of these batches have landed, and all checks with them.
     """
     last = runs.queries[-1] if runs.queries else ""
     return (
-        snapshot["resolution"]
+        punctual(snapshot)
         .where(runs.is_passed() & (F.col("query_id") == last))
         .groupBy("queue", "batch_id")
         .agg(
@@ -170,7 +181,7 @@ def _batches(snapshot: Snapshot, runs: Runs) -> DataFrame:
 
 
 def _checks(snapshot: Snapshot, settings: Settings) -> DataFrame:
-    # By another broker's clock, which may be behind.
+    # Another broker's clock has stamped the check; this clock may be behind.
     at = F.unix_millis("source_timestamp") + settings.broker_clock_skew_ms
     return snapshot["check"].select(
         "queue", at.alias("at_ms"), F.lit(1).cast("bigint").alias("handled")

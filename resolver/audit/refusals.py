@@ -1,4 +1,4 @@
-"""Which elements of ops have to be refused, against what is in quarantine."""
+"""The elements of ops that have to be refused, compared with those in quarantine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ..settings import Settings
+from .fast import may_have_lost_ops
 from .ops import WHOLE
 from .rule import half_should_be_there, is_not_stored, never_stored, yes
-from .transactions import by_unreadable_op, came_early, decided, fits, is_late
+from .transactions import by_unreadable_op, came_early, decided, fits, is_fast, is_late
 
-#: By queue, op_offset and element: for which `reasons` it may be refused (null: for any), whether
-#: it must be (`needed`), and since when it may be UNKNOWN_HALF, its half being forgotten.
+#: An element that may be refused, by queue, op_offset and element.
+#: `reasons` has the legal reasons (null: any). `needed` says that the element must be refused.
+#: Since `forgotten_ms` the reason may be UNKNOWN_HALF, as the half is forgotten.
 _REFUSABLE = (
     "struct<op_offset:bigint,element:int,reasons:array<string>,needed:boolean,"
     "forgotten_ms:bigint,transaction_id:string,half_offset:string>"
@@ -19,15 +21,19 @@ _REFUSABLE = (
 
 
 def refusable_ends(settings: Settings, runs: int) -> Column:
-    """Return, for a transaction's row, its ends as `_REFUSABLE`, but for the one that won."""
+    """Return, for a transaction's row, its ends as `_REFUSABLE`, without the end that won."""
     others = F.filter("ends", lambda end: ~_has_won(end))
-    return F.transform(others, lambda end: _refusable(end, settings, runs)).cast(
-        f"array<{_REFUSABLE}>"
+    # Once for each end: what decides between reasons would else compute it again and again.
+    pairs = F.transform(
+        others, lambda end: F.struct(end.alias("end"), _before(end).alias("before"))
     )
+    return F.transform(
+        pairs, lambda pair: _refusable(pair["end"], pair["before"], settings, runs)
+    ).cast(f"array<{_REFUSABLE}>")
 
 
 def unknown_events(quarantine: DataFrame) -> DataFrame:
-    """Return queue, offset and struct `unknown` of each end that was refused as of no half."""
+    """Return queue, offset and struct `unknown` of each end refused as UNKNOWN_HALF."""
     unknown = F.struct(
         F.col("refused_offset").alias("op_offset"), F.col("element").alias("position")
     )
@@ -42,22 +48,22 @@ def _has_won(end: Column) -> Column:
     return F.coalesce(has_won, F.lit(False))
 
 
-def _refusable(end: Column, settings: Settings, runs: int) -> Column:
-    reasons, needed = _reasons(end, settings, runs)
-    said = F.col("outcome")
-    # One that was made up, before its half was there: that did not fit, whatever came to be there.
+def _refusable(end: Column, before: Column, settings: Settings, runs: int) -> Column:
+    reasons, needed = _reasons(end, before, settings, runs)
+    said, place = F.col("outcome"), F.greatest(end["op_offset"], before["op_offset"])
+    # An end that was made up before its half was stored: it fits no half that was stored later.
     then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
     early = came_early(end) | (~fits(end) & (end["stored_ms"] <= then))
-    # Its half may be refused, and that is to land.
-    unsure = said.isNull() & ~decided(end["op_offset"])
+    # Its half may be refused, and the refusal may be yet to land.
+    unsure = said.isNull() & ~decided(place)
     forgotten = F.when(early | unsure, F.lit(0)).otherwise(
         said["decided_ms"] + settings.file_reserved_ms - settings.broker_clock_skew_ms
     )
-    is_decided = decided(end["op_offset"]) | (
+    is_decided = decided(place) | (
         is_not_stored("half", F.col("offset")) & yes(end["op_offset"] <= F.col("decided_op"))
     )
-    is_told = needed & is_decided & ~by_unreadable_op()
-    is_known = F.lit(runs == 1) & ~by_unreadable_op()
+    is_told = needed & is_decided & ~by_unreadable_op() & ~may_have_lost_ops(runs)
+    is_known = F.lit(runs == 1) & ~by_unreadable_op() & ~may_have_lost_ops(runs)
     return F.struct(
         end["op_offset"].alias("op_offset"),
         end["position"].alias("element"),
@@ -69,24 +75,24 @@ def _refusable(end: Column, settings: Settings, runs: int) -> Column:
     )
 
 
-def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
-    """Return for which reasons an end may be refused (null: any), and whether it must be."""
-    first, place = F.col("first"), F.struct(end["op_offset"], end["position"])
-    before = first.isNull() | (place < F.struct(first["op_offset"], first["position"]))
-    asks = end["state"] != "UNKNOWN"
+def _reasons(end: Column, before: Column, settings: Settings, runs: int) -> tuple[Column, Column]:
+    """Return the reasons for which an end may be refused (null: any), and whether it must be."""
+    is_first, asks = before.isNull(), end["state"] != "UNKNOWN"
     fault = (
         F.when(end["group"] != F.col("half.group"), "GROUP_MISMATCH")
         .when(~fits(end), "TRANSACTION_MISMATCH")
         .when(asks & is_late(end, settings), "LATE_END")
     )
-    # Given up, or maybe: that has no place among the ops, so an end may have come after it.
+    # A discard, sure or possible, has no place among the ops: an end may have come after it.
     is_discard = F.coalesce(F.col("outcome.outcome") == "DISCARD", F.lit(False))
     maybe = is_discard | F.col("outcome").isNull()
-    conflict = F.lit("CONFLICTING_END")
+    conflict = F.when(end["delivered"], "DELIVERED_TWICE").otherwise("CONFLICTING_END")
     known = F.col("is_transaction")
     is_of_none = half_should_be_there() | is_not_stored("half", F.col("offset"))
-    faulty = before & fault.isNotNull()
-    conflicts = asks & (is_discard | (~before & (end["state"] != first["state"])))
+    faulty = is_first & fault.isNotNull()
+    differs = (end["state"] != before["state"]) | (end["delivered"] & ~before["delivered"])
+    is_illegal = end["delivered"] & ~is_fast()
+    conflicts = asks & (is_discard | is_illegal | (~is_first & differs))
     reasons = (
         F.when(~known & ~is_of_none, F.lit(None).cast("array<string>"))
         .when(~known, F.array(F.lit("UNKNOWN_HALF")))
@@ -103,6 +109,25 @@ def _reasons(end: Column, settings: Settings, runs: int) -> tuple[Column, Column
     return reasons, F.coalesce(needed, F.lit(False))
 
 
+def _before(end: Column) -> Column:
+    """Return the end that was there, or kept, when an end came; null if there was none.
+
+    For a kept end it is the end that counts in its place. An end whose producer has delivered the
+    message is compared with no kept one.
+    """
+
+    def place(one: Column) -> Column:
+        return F.struct(one["op_offset"], one["position"])
+
+    first, kept = F.col("first"), F.col("kept")
+    is_kept = F.col("waits") & (place(end) >= place(kept)) & ~end["delivered"]
+    counts = ~end["delivered"] | first["delivered"] | (end["op_offset"] > F.col("counts_at"))
+    is_after = (place(end) > place(first)) & counts
+    return F.when(
+        first.isNotNull() & (is_after | (is_kept & (place(end) == place(kept)))), first
+    ).when(is_kept & (place(end) > place(kept)), kept)
+
+
 def compared(
     refusable: DataFrame,
     malformed: DataFrame,
@@ -113,8 +138,8 @@ def compared(
 ) -> DataFrame:
     """Return a row per element that is refusable or found in quarantine, with `detail` if wrong.
 
-    `refusable` has queue and the fields of `_REFUSABLE`, `malformed` is what `ops.malformed` gives,
-    `quarantine` the rows of the table about ops.
+    `refusable` has queue and the fields of `_REFUSABLE`. `malformed` is the result of
+    `ops.malformed`. `quarantine` has the table's rows about ops.
     """
     found = _found(quarantine).join(_wanted(refusable, malformed, queues), _PLACE, "full")
     return found.join(F.broadcast(queues), "queue", "left").select(
@@ -163,7 +188,7 @@ def _wanted(refusable: DataFrame, malformed: DataFrame, queues: DataFrame) -> Da
 
 
 def _detail(settings: Settings, runs: int) -> Column:
-    """Say what is wrong, null if nothing is."""
+    """Return the violation in words; null if there is none."""
     wanted, found = F.col("wanted"), F.size("reasons")
     first = F.get("reasons", F.lit(0))["reason"]
     op_offset = F.col("op_offset")

@@ -1,4 +1,4 @@
-"""What an audit found, by invariant; without Spark, so that anybody can read and print it."""
+"""An audit's findings, by invariant; without Spark, so that anybody can read and print them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from enum import Enum
 
 
 class Invariant(str, Enum):
-    """What must hold; the value names it in JSON."""
+    """The invariants that must hold; the value is the name in JSON."""
 
     ONE_OUTCOME = "one_outcome"
     FIRST_END = "first_end"
     OPERATOR = "operator"
     NO_CHECK_AFTER = "no_check_after"
     CHECK_MAX = "check_max"
+    REVOKED = "revoked"
     GIVEN_UP = "given_up"
+    RESUMED = "resumed"
     QUARANTINE = "quarantine"
+    NOT_TWICE = "not_twice"
     OVERDUE = "overdue"
     COPIES = "copies"
     DELIVERED = "delivered"
     NOT_DELIVERED = "not_delivered"
+    IN_ORDER = "in_order"
 
 
 SAYS = {
@@ -28,20 +32,24 @@ SAYS = {
     Invariant.OPERATOR: "an operator's outcome has its op",
     Invariant.NO_CHECK_AFTER: "no check after a final outcome",
     Invariant.CHECK_MAX: "counted checks keep to transaction_check_max",
+    Invariant.REVOKED: "no half is asked about while its producer may deliver it",
     Invariant.GIVEN_UP: "each message that was given up is in discarded once",
+    Invariant.RESUMED: "a message is resumed once, and only if it was not delivered",
     Invariant.QUARANTINE: "each refused record and element is in quarantine once",
+    Invariant.NOT_TWICE: "producers deliver no message that another end has decided",
     Invariant.OVERDUE: "halves are asked about once overdue, and not before",
     Invariant.COPIES: "what is checked, discarded or refused is the half, bit for bit",
     Invariant.DELIVERED: "each committed half is one message, bit for bit",
     Invariant.NOT_DELIVERED: "no other half is a message",
+    Invariant.IN_ORDER: "messages of a queue stand in the order of their ops",
 }
-#: Those that need the real topics.
-OF_TOPICS = (Invariant.DELIVERED, Invariant.NOT_DELIVERED)
+#: The invariants that need the real topics.
+OF_TOPICS = (Invariant.DELIVERED, Invariant.NOT_DELIVERED, Invariant.IN_ORDER)
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One violation; `transaction_id` and `half` (queue:offset) are None where it has none."""
+    """One violation; `transaction_id` and `half` (queue:offset) are None if it has none."""
 
     transaction_id: str | None
     half: str | None
@@ -50,7 +58,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Finding:
-    """One invariant: how much was checked, how often it is violated, and the first examples."""
+    """One invariant: the number of checked rows, of violations, and the first examples."""
 
     invariant: Invariant
     checked: int
@@ -62,9 +70,10 @@ class Finding:
 class Report:
     """The whole audit.
 
-    `counts` says what there is and what could not be judged, `undeliverable` how many messages
-    are undeliverable for the most frequent errors, `versions` which version of each table was
-    read, `settings` by which limits checks and ends were judged.
+    - `counts`: how much there is, and how much could not be judged.
+    - `undeliverable`: the number of undeliverable messages for the most frequent errors.
+    - `versions`: the version of each table that was read.
+    - `settings`: the limits by which checks and ends were judged.
     """
 
     findings: tuple[Finding, ...]
@@ -79,7 +88,7 @@ class Report:
         return not any(finding.violations for finding in self.findings)
 
     def as_json(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the report in JSON's types."""
         findings = {
             finding.invariant.value: {
                 "says": SAYS[finding.invariant],
@@ -94,7 +103,7 @@ class Report:
         return {"holds": self.holds, "invariants": findings, **counted, **rest}
 
     def lines(self) -> list[str]:
-        """Return it as text."""
+        """Return the report as lines of text."""
         width = max(len(SAYS[finding.invariant]) for finding in self.findings)
         lines = [f"{'invariant':<{width}}  {'checked':>12}  {'violations':>10}"]
         for finding in self.findings:

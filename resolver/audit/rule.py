@@ -1,4 +1,4 @@
-"""What a rule is, and what rules are written with."""
+"""A rule, and the conditions that rules are written with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .report import Invariant
 
 @dataclass(frozen=True)
 class Rule:
-    """An invariant of one row: whether it is `checked` there, and in `detail` what violates it."""
+    """An invariant of one row: whether it is `checked` there, and the violation in `detail`."""
 
     invariant: Invariant
     checked: Column
@@ -21,20 +21,21 @@ class Rule:
 
 
 def is_auditable() -> Column:
-    """Whether there is one outcome, and all that it can be compared with has landed and is kept."""
+    """Whether there is one outcome, and its half and ops have landed and are kept."""
     op_offset = F.col("outcome.op_offset")
     op_is_there = op_offset.isNull() | op_offset.between(F.col("op_first"), F.col("op_last"))
-    return F.col("outcome").isNotNull() & F.col("is_transaction") & yes(op_is_there)
+    is_there = F.col("is_transaction") & yes(op_is_there) & ~F.col("unlanded")
+    return F.col("outcome").isNotNull() & is_there
 
 
 def half_should_be_there() -> Column:
-    """Whether the table has halves before and behind it, so it would have this one."""
+    """Whether the table has halves before and behind this half, so it would have this half too."""
     return yes(F.col("offset").between(F.col("half_first"), F.col("half_last")))
 
 
 def half_is_missing(settings: Settings) -> Column:
-    """Whether there is no half, and can't have been one that is yet to land or was deleted."""
-    written = map(_first_written, ("checks", "discards", "refusals"))
+    """Whether there is no half, though it can be neither yet to land nor deleted."""
+    written = map(first_written, ("checks", "discards", "refusals"))
     told_ms = F.least("outcome.stored_ms", "outcome.written_ms", *written)
     offset = F.col("offset")
     impossible = never_stored("half", offset, told_ms, settings) | _would_be_kept(
@@ -44,12 +45,13 @@ def half_is_missing(settings: Settings) -> Column:
 
 
 def contradicts_ops(settings: Settings) -> Column:
-    """Whether the outcome names an op that is not there, and no later audit will find it either.
+    """Whether the outcome names an op that is not there, and that no later audit will find.
 
-    An earlier end is valid, or there can't be such an op, or it needs none.
+    An earlier end is valid, or there can't be such an op, or the outcome needs no op.
     """
     said, first, half = F.col("outcome"), F.col("first"), F.col("half")
-    # One that was refused before there was its half, which may be to land, is not valid.
+    # An end that was refused before its half was stored is not valid. The refusal may be yet to
+    # land.
     is_later = (first["op_offset"] < said["op_offset"]) & (first["stored_ms"] > half["stored_ms"])
     wrong = is_later | (said["outcome"] == "DISCARD")
     is_by_op = F.col("is_transaction") & said["op_offset"].isNotNull() & ~is_auditable()
@@ -57,7 +59,7 @@ def contradicts_ops(settings: Settings) -> Column:
 
 
 def names_no_op(settings: Settings) -> Column:
-    """Whether there can't be the op that the outcome names: its half is there, or was."""
+    """Whether the op that the outcome names can't exist; its half exists, or did."""
     said = F.col("outcome")
     op_offset, told_ms = said["op_offset"], F.least(said["ended_ms"], said["written_ms"])
     impossible = never_stored("op", op_offset, told_ms, settings) | _would_be_kept(
@@ -68,10 +70,10 @@ def names_no_op(settings: Settings) -> Column:
 
 
 def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings) -> Column:
-    """Whether no half or op (`what`) of the queue stands there, of which was told at a time.
+    """Whether the half or op (`what`) at an offset, named at `told_ms`, was never stored there.
 
-    Kafka has none there (with the topics), or one that was stored long after that has landed, and
-    stands before it.
+    Kafka has no record at the offset (known with the topics). Or a record before the offset, stored
+    long after `told_ms`, has landed.
     """
     landed = yes(told_ms + settings.broker_clock_skew_ms < F.col(f"{what}_last_ms"))
     is_behind = F.coalesce(offset > F.col(f"{what}_last"), F.lit(True))
@@ -80,31 +82,32 @@ def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings)
 
 
 def is_not_stored(what: str, offset: Column) -> Column:
-    """Whether Kafka had no such half or op when the tables had been read; no without the topics."""
+    """Whether Kafka had no such half or op after the tables were read; no without the topics."""
     return yes(offset >= F.col(f"{what}_end"))
 
 
 def _would_be_kept(what: str, offset: Column, stored_ms: Column, settings: Settings) -> Column:
-    """Whether it stands before all that is kept, and yet was stored long after the first of it."""
+    """Whether an offset is below all kept ones, and yet was stored long after the first kept."""
     kept_since = F.col(f"{what}_first_ms") + settings.broker_clock_skew_ms
     return yes((offset < F.col(f"{what}_first")) & (stored_ms > kept_since))
 
 
-def _first_written(events: str) -> Column:
+def first_written(events: str) -> Column:
+    """Return when the first of some events was written, in ms; null without any."""
     return F.array_min(F.transform(events, lambda one: one["written_ms"]))
 
 
 def first_wrong(*cases: tuple[Column, Column | str]) -> Column:
-    """Return what the first case says that is true; null if none is."""
+    """Return the text of the first case that is true; null if no case is true."""
     said = [F.when(yes(case), F.lit(what)) for case, what in cases]
     return F.coalesce(*said, F.lit(None).cast("string"))
 
 
 def yes(condition: Column) -> Column:
-    """Take null for no."""
+    """Return the condition, with null taken for no."""
     return F.coalesce(condition, F.lit(False))
 
 
 def op_of(offset: Column) -> Column:
-    """Return where an op of the row's queue stands, in words."""
+    """Return the place of an op of the row's queue, in words."""
     return F.concat_ws(":", F.col("queue").cast("string"), offset.cast("string"))

@@ -1,4 +1,4 @@
-"""The rules for a transaction with all that is known of it: what is checked, and what violates."""
+"""The rules for a transaction with all known facts: the rows to check, and the violations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 
 from ..settings import Settings
 from .checks import check_max, counted, no_check_after
+from .fast import may_have_lost_ops, not_twice_rule, revoked_rule
 from .report import Invariant
+from .resumed import resumed_rule
 from .rule import (
     Rule,
     contradicts_ops,
@@ -26,6 +28,7 @@ from .transactions import (
     decided,
     first_deadline_ms,
     fits,
+    may_wait,
     refused_as_malformed,
 )
 
@@ -33,27 +36,32 @@ _OUTCOMES = {"COMMIT": "COMMIT_MESSAGE", "UNDELIVERABLE": "COMMIT_MESSAGE"} | {
     "ROLLBACK": "ROLLBACK_MESSAGE"
 }
 
-#: Why a half may be refused.
+#: The reasons for which a half may be refused, the second one by older resolvers alone.
 _OF_HALVES = ("MALFORMED_HALF", "NO_PERMISSION")
 
 
 def rules(settings: Settings, runs: int) -> list[Rule]:
     """Return the rules that need only the tables."""
     return [
-        _one_outcome(settings),
-        _first_end(settings),
+        _one_outcome(settings, runs),
+        _first_end(settings, runs),
         _operator(),
         no_check_after(runs),
         check_max(settings, runs),
+        revoked_rule(settings),
         _given_up(settings),
+        resumed_rule(),
         _refused_half(runs),
+        not_twice_rule(),
     ]
 
 
-def _one_outcome(settings: Settings) -> Rule:
+def _one_outcome(settings: Settings, runs: int) -> Rule:
     found, first = F.size("resolutions"), F.col("first")
     told = F.array_join(F.transform("resolutions", lambda said: said["outcome"]), ", ")
     missing = (found == 0) & ~F.col("told") & first.isNotNull() & decided(first["op_offset"])
+    # The overdue rule has the ends that may have waited: they may be left for later batches.
+    missing &= ~may_wait(first) & ~may_have_lost_ops(runs)
     detail = first_wrong(
         (found > 1, F.concat(found.cast("string"), F.lit(" outcomes: "), told)),
         (F.col("half_rows") > 1, "its half landed more than once"),
@@ -66,7 +74,7 @@ def _one_outcome(settings: Settings) -> Rule:
 
 
 def _places() -> Column:
-    """Return where its ends stand, each place once; as text, as structs Spark compares in pairs."""
+    """Return the places of its ends, each once; as text, since Spark compares structs in pairs."""
     return F.array_distinct(
         F.transform("ends", lambda end: F.concat_ws(":", end["op_offset"], end["position"]))
     )
@@ -80,7 +88,7 @@ def _outcome_of_nothing() -> Column:
     return F.concat(F.col("outcome.outcome"), F.lit(" of a half that is not there"))
 
 
-def _first_end(settings: Settings) -> Rule:
+def _first_end(settings: Settings, runs: int) -> Rule:
     said, half = F.col("outcome"), F.col("half")
     is_discard = yes(said["outcome"] == "DISCARD")
     of_half = ("id", "group", "topic", "stored_ms")
@@ -93,24 +101,27 @@ def _first_end(settings: Settings) -> Rule:
         (~is_discard, _wrong_end()),
     )
     checked = (is_auditable() | contradicts_ops(settings)) & ~by_unreadable_op()
+    checked &= ~(may_have_lost_ops(runs) & yes(said["source"] == "OPERATOR"))
     return Rule(Invariant.FIRST_END, checked, F.when(checked, wrong))
 
 
 def _claimed() -> Column:
-    """Return what the outcome says, in words."""
+    """Return the outcome's claim, in words."""
     outcome = F.coalesce("outcome.outcome", F.lit("no outcome"))
     return F.concat(outcome, F.lit(" by op "), op_of(F.col("outcome.op_offset")))
 
 
 def _wrong_end() -> Column:
-    """Say what is wrong with a commit, a rollback or an undeliverable one."""
+    """Return the violation by a commit, a rollback or an undeliverable outcome."""
     said, first = F.col("outcome"), F.col("first")
     states = F.create_map(*[F.lit(text) for pair in _OUTCOMES.items() for text in pair])
     same = (F.try_element_at(states, said["outcome"]) == first["state"]) & (
         said["op_offset"] == first["op_offset"]
     )
     claimed = _claimed()
+    too_early = F.concat(claimed, F.lit(", and the fast id was not revoked"))
     return first_wrong(
+        (first.isNull() & F.col("waits"), too_early),
         (first.isNull(), F.concat(claimed, F.lit(", and no end is valid"))),
         (
             ~F.coalesce(same, F.lit(False)),
@@ -130,11 +141,23 @@ def _wrong_end() -> Column:
                 _source(),
             ),
         ),
+        (
+            ~said["delivery"].eqNullSafe(F.when(first["delivered"], "FAST")),
+            F.concat(claimed, F.lit(", said to be delivered by "), _deliverer(said["delivery"])),
+        ),
+        (
+            first["delivered"] & (said["outcome"] != "COMMIT"),
+            F.concat(claimed, F.lit(", and its producer delivered it")),
+        ),
     )
 
 
+def _deliverer(delivery: Column) -> Column:
+    return F.when(delivery.isNull(), "the resolver").otherwise("its producer")
+
+
 def _source() -> Column:
-    """Return who ended it, as far as that is not for the rule of operators to say."""
+    """Return the source that the outcome must have; a claimed operator is the operator rule's."""
     first, said = F.col("first"), F.col("outcome")
     claims_operator = (said["source"] == "OPERATOR") & ~first["by_operator"]
     return (
@@ -146,20 +169,25 @@ def _source() -> Column:
 
 
 def _wrong_discard(settings: Settings) -> Column:
-    """Say what is wrong with a discard.
+    """Return the violation by a discard.
 
-    Its last check's time was over at the earliest when the first one's time and an interval for
-    each had passed. It is given up when the watermark is behind that: an end that had been read
-    with a watermark before it was applied.
+    The last check's time was over, at the earliest, after the first check's time and an interval
+    for each check. An operator who asks ends the time of one check, never of the last. A group that
+    is back does too, of every second check at most. A half is given up when the watermark is past
+    that moment. An end that had been read with an earlier watermark was applied.
     """
     said, first = F.col("outcome"), F.col("first")
-    intervals = said["checks"].cast("long") * F.lit(settings.transaction_check_interval_ms)
-    over = first_deadline_ms(settings) + intervals
+    asks = F.size(F.filter("ends", lambda end: _asks(end) & fits(end)))
+    may_be_back = not settings.count_unanswered_checks
+    full = F.ceil(said["checks"] / 2) if may_be_back else said["checks"]
+    waited = F.greatest(F.lit(1), full - asks).cast("long")
+    over = first_deadline_ms(settings) + waited * F.lit(settings.transaction_check_interval_ms)
     used_up = counted(settings) >= settings.transaction_check_max
     expired = said["decided_ms"] - said["stored_ms"] > settings.file_reserved_ms
     by_op = said["op_offset"].isNotNull() | ~said["source"].eqNullSafe("LIMIT")
     return first_wrong(
         (by_op, "DISCARD, and yet by an op"),
+        (said["delivery"].isNotNull(), "DISCARD, and yet delivered by its producer"),
         (said["checks"] < 1, "DISCARD without a check"),
         (~used_up & ~expired, "DISCARD, and no limit was reached"),
         (
@@ -167,6 +195,11 @@ def _wrong_discard(settings: Settings) -> Column:
             F.concat(F.lit("DISCARD, though ended in time by "), _by(first)),
         ),
     )
+
+
+def _asks(end: Column) -> Column:
+    """Whether an end is an operator's question."""
+    return end["by_operator"] & (end["state"] == "UNKNOWN")
 
 
 def _operator() -> Rule:
@@ -204,14 +237,14 @@ def _given_up(settings: Settings) -> Rule:
 
 
 def _is_complete(settings: Settings) -> Column:
-    """Whether all has landed that was written together with what is in discarded."""
+    """Whether all records that were written together with the discards have landed."""
     written_ms = F.array_max(F.transform("discards", lambda one: one["written_ms"]))
     by_clock = written_ms + settings.broker_clock_skew_ms < F.col("complete_ms")
     return ~F.col("told") & by_clock
 
 
 def _refused_half(runs: int) -> Rule:
-    """Malformed halves are in quarantine, no others as malformed, and none as an end."""
+    """Malformed halves are in quarantine, no other half as malformed, and no half as an end."""
     found, half = F.size("refusals"), F.col("half")
     as_malformed = refused_as_malformed()
     reasons = F.transform("refusals", lambda one: F.coalesce(one["reason"], F.lit("nothing")))

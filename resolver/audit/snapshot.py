@@ -1,4 +1,4 @@
-"""The tables as they are at one moment, and how far what they say is known to be complete."""
+"""The tables at one moment, and how far their rows are known to be complete."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AuditError
+from ..ledger import OP, RESOLUTION, TABLES
+from ..ledger.delta import latest_rows, table_path, writers
 from ..protocol import names as n
-from ..tables import OP, RESOLUTION, TABLES
-from ..tables.delta import table_path, version, writers
 
-#: By queue: the first and last half and op that landed and when they were stored, and how many
-#: Kafka has (null without the topics); when the latest op was stored; and up to which half and op
-#: all is decided, and landed with all that was written beside it. When the last of that was
-#: written, whatever the queue. Up to which half and time nothing that was due was passed over
-#: (`overdue.passed`), and how many ops are unreadable. Null: none.
+#: A row for each queue; null stands for none.
+#: - `…_first`, `…_last`: the first and last half and op that landed; with `_ms`, when stored.
+#: - `…_end`: how many Kafka has (null without the topics).
+#: - `op_ms`: when the latest op was stored.
+#: - `decided_…`: up to which half and op all is decided. Their outcomes have landed, with all
+#:   records that were written beside them.
+#: - `complete_ms`: when the last of these records was written, whatever the queue.
+#: - `passed_…`: up to which half and time no due half was passed over (`overdue.passed`).
+#: - `unreadable`: how many ops are unreadable.
 QUEUES = (
     "queue int, half_first long, half_last long, half_first_ms long, half_last_ms long, "
     "half_end long, op_first long, op_last long, op_first_ms long, op_last_ms long, op_end long, "
@@ -28,7 +32,7 @@ QUEUES = (
 )
 
 
-#: The tables of what is said of halves and ops.
+#: The tables whose records say something of halves and ops.
 _TOLD = ("resolution", "check", "discarded", "quarantine")
 
 #: How many records Kafka has of each queue, by `half` and `op`.
@@ -37,7 +41,7 @@ Ends = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The six tables, each at one version; `ops_landed_ms` is when the last of the ops landed."""
+    """The tables, each at one version; `ops_landed_ms` is when the last op landed."""
 
     tables: dict[str, DataFrame]
     versions: dict[str, int]
@@ -52,8 +56,9 @@ class Runs:
     """The checkpoints that decided, by their query ids in order: there is one more than rebuilds.
 
     Land reads the partitions of a topic up to different moments. But a batch of resolve is written
-    when the one before it is complete: where every partition has shown a batch, the outcomes of
-    all batches before it have landed. `shown` is the place of that checkpoint, and the batch.
+    when the batch before it is complete. So if every partition has shown a batch, the outcomes of
+    all batches before it have landed. `shown` is the place of that batch's checkpoint, and the
+    batch.
     """
 
     queries: list[str]
@@ -64,7 +69,7 @@ class Runs:
         return max(1, len(self.queries))
 
     def is_passed(self) -> Column:
-        """Whether no outcome of a batch can be missing in the table."""
+        """Whether no outcome of the row's batch can be missing in the table."""
         place, batch = self.shown
         earlier = F.col("query_id").isin(*self.queries[:place]) if place else F.lit(False)
         last = self.queries[place] if self.queries else ""
@@ -72,29 +77,28 @@ class Runs:
 
 
 def take_snapshot(spark: SparkSession, folder: Path | str) -> Snapshot:
-    """Fix a version of each table, that of `resolution` first.
+    """Fix a version of each table, beginning with `resolution`.
 
-    It is the last that land writes of a batch: so what the others hold is at least what landed
+    Land writes `resolution` last in a batch. So the other tables hold at least the rows that landed
     with the outcomes that are read here.
     """
     tables: dict[str, DataFrame] = {}
     versions: dict[str, int] = {}
     for table in (RESOLUTION, *(other for other in TABLES if other is not RESOLUTION)):
         path = table_path(folder, table)
-        found = version(spark, path)
-        if found < 0:
+        version, rows = latest_rows(spark, path)
+        if rows is None:
             raise AuditError(
-                f"there is no table {table.name} in {folder}: give the folder of land's tables, "
-                "with --tables, or --home"
+                f"there is no table {table.name} in {folder}",
+                remedy="give the folder of land's tables, with --tables, or --home",
             )
-        versions[table.name] = found
-        tables[table.name] = spark.read.format("delta").option("versionAsOf", str(found)).load(path)
+        versions[table.name], tables[table.name] = version, table.complete(rows)
     landed = [at for _, at in writers(spark, table_path(folder, OP)).values()]
     return Snapshot(tables, versions, max(landed, default=0))
 
 
 def runs(snapshot: Snapshot) -> Runs:
-    """Return what each checkpoint's resolver has shown of itself in the outcomes."""
+    """Return the checkpoints in the outcomes, and the batch that all partitions have shown."""
     rows = (
         snapshot["resolution"]
         .where(F.col("query_id").isNotNull() & F.col("decided_at").isNotNull())
@@ -113,13 +117,19 @@ def runs(snapshot: Snapshot) -> Runs:
     return Runs(order, min(shown.values(), default=(0, 0)))
 
 
+def punctual(snapshot: Snapshot) -> DataFrame:
+    """Return the outcomes that were written with their batch, without those of parked messages."""
+    parked = snapshot["parked"].select("queue", "offset").where(F.col("queue").isNotNull())
+    return snapshot["resolution"].join(F.broadcast(parked), ["queue", "offset"], "left_anti")
+
+
 def queues(
     spark: SparkSession, snapshot: Snapshot, runs: Runs, ends: Ends | None, *beside: DataFrame
 ) -> DataFrame:
     """Return `QUEUES`: small, and computed once.
 
-    `ends` are those of halves and ops in Kafka: then no outcome is missing in the tables and what
-    was read beside them. `beside` have others of its columns, with a row for each queue.
+    `ends` are the ends of halves and ops in Kafka. With them, no outcome is missing in the tables
+    and the records read beside them. `beside` have further columns, with a row for each queue.
     """
     found: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
@@ -135,12 +145,14 @@ def queues(
     last = [(queue, of.get("half_last"), of.get("op_last")) for queue, of in found.items()]
     landed = spark.createDataFrame(last, "queue int, half_last long, op_last long")
     for queue, op, half in _decided(known_to_be, landed):
-        # Both of one checkpoint: another one begins anew.
+        # Take both from one checkpoint: another checkpoint begins again.
         known = found.setdefault(queue, {})
         if op > known.get("decided_op", -2):
             known.update(decided_op=op, decided_half=half)
-    written = known_to_be.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
-    if ends is not None:  # of queues too that only a row of an outcome or a copy names
+    on_time = punctual(snapshot)
+    on_time = on_time if ends is not None else on_time.where(runs.is_passed())
+    written = on_time.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
+    if ends is not None:  # also for queues that only an outcome's or a copy's row names
         for queue in _named(snapshot):
             found.setdefault(queue, {})
         for queue, columns in found.items():
@@ -150,20 +162,23 @@ def queues(
 
 
 def _named(snapshot: Snapshot) -> list[int]:
-    """Return the queues that outcomes, checks, discarded and refused ones say that they are of."""
+    """Return the queues that outcomes, checks, discarded messages and refused records name."""
     named = (snapshot[name].select("queue") for name in _TOLD)
     rows = reduce(DataFrame.union, named).where(F.col("queue").isNotNull()).distinct().collect()
     return [row.queue for row in rows]
 
 
 def of_no_place(snapshot: Snapshot, prefix: str) -> int:
-    """Return how many rows of outcomes, checks, discarded and refused ones don't say of what."""
+    """Return how many rows of the tables `_TOLD` don't name their half or op."""
     names = n.Names(prefix)
     place = F.col("queue").isNull() | F.col("offset").isNull()
     is_refused = F.coalesce(F.col("refused_topic").isin(names.half, names.op), F.lit(False))
     of_none = F.col("queue").isNull() | F.col("refused_offset").isNull() | ~is_refused
-    rows = [snapshot[name].where(of_none if name == "quarantine" else place) for name in _TOLD]
-    return sum(found.count() for found in rows)
+    rows = [
+        snapshot[name].where(of_none if name == "quarantine" else place).select(F.lit(name))
+        for name in _TOLD
+    ]
+    return reduce(DataFrame.union, rows).count()
 
 
 def _bounds(table: DataFrame, name: str, offset: str, *more: Column) -> DataFrame:
@@ -180,9 +195,9 @@ def _bounds(table: DataFrame, name: str, offset: str, *more: Column) -> DataFram
 def _decided(outcomes: DataFrame, landed: DataFrame) -> list[tuple[int, int, int]]:
     """Return up to which op and half of each queue each checkpoint's resolver has decided.
 
-    A batch has read all halves and ops of a queue up to those of its outcomes, and has decided
-    what could be decided of them. An outcome of what has not `landed` shows nothing: it may be of
-    nothing.
+    A batch has read all halves and ops of a queue up to those of its outcomes, and has decided all
+    that could be decided. An outcome whose half or op has not `landed` shows nothing: they may not
+    exist.
     """
     op_offset = F.col("op_offset")
     op_landed = op_offset.isNull() | (op_offset <= F.col("op_last"))

@@ -25,39 +25,46 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import AuditError
-from ..kafka import admin_client, client_config, spark_kafka_options
+from ..kafka.clients import admin_client, client_config, spark_kafka_options
 from ..settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
-#: How long a transaction that is open when the audit comes may stay open.
+#: Seconds for which a transaction that is open when the audit comes may stay open.
 _OPEN_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
 
-#: A name that no topic can have is that of none.
+#: Errors of a missing topic; no topic can have an illegal name.
 _NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 
-#: The first offset of each partition, and the one behind its last record, by topic and partition.
+#: The first offset and the end, one above the last record, by topic and partition.
 Ranges = dict[str, dict[int, tuple[int, int]]]
 
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """Say what Kafka's client raises as `AuditError`."""
+    """Raise errors of Kafka's client as `AuditError`."""
     try:
         yield
     except KafkaException as error:
-        raise AuditError(f"Kafka can't be asked: {error.args[0].str()}") from error
+        raise AuditError(
+            f"Kafka can't be asked: {error.args[0].str()}",
+            remedy="see that the brokers are up and that the auditor has its rights, and audit "
+            "again",
+        ) from error
     except FutureTimeout as error:
-        raise AuditError("Kafka can't be asked: no answer in time; are all brokers up?") from error
+        raise AuditError(
+            "Kafka can't be asked: no answer in time",
+            remedy="see that all brokers are up, and audit again",
+        ) from error
 
 
 @_asking()
 def readable(settings: Settings, topics: Iterable[str], needed: Collection[str] = ()) -> Ranges:
-    """Return what of these topics can be read, without those that don't exist or may not be seen.
+    """Return the readable ranges of topics, without those that don't exist or may not be seen.
 
-    Raises `AuditError` where one that is `needed` may not be seen. Returns when all that has been
-    written by now can be read: what was committed at the call is in the ranges, though the markers
-    of its transaction are written one by one.
+    Raises `AuditError` if a `needed` topic may not be seen. Returns when all records written by now
+    can be read. The ranges contain all records committed at the call, though the markers of their
+    transaction are written one by one.
     """
     with (
         closing(_consumer(settings, "read_uncommitted")) as written,
@@ -73,7 +80,7 @@ def readable(settings: Settings, topics: Iterable[str], needed: Collection[str] 
 
 @_asking()
 def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
-    """Return those topics of which Kafka keeps only the last record of each key."""
+    """Return the topics of which Kafka keeps only the last record of each key."""
     names = list(topics)
     if not names:
         return set()
@@ -88,7 +95,7 @@ def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
 def stored(settings: Settings, topics: Iterable[str]) -> dict[str, dict[int, int]]:
     """Return where each partition ends, by topic, without topics that don't exist.
 
-    Raises `AuditError` where one may not be seen.
+    Raises `AuditError` if a topic may not be seen.
     """
     names = list(topics)
     with closing(_consumer(settings, "read_uncommitted")) as written:
@@ -135,7 +142,7 @@ def _written(consumer: Consumer, topics: Iterable[str]) -> Ranges:
 
 
 def _refuse_hidden(settings: Settings, absent: list[str]) -> None:
-    """Raise `AuditError` where one of these may not be seen: the list of topics leaves it out."""
+    """Raise `AuditError` if a topic may not be seen: the list of topics leaves it out."""
     if not absent:
         return
     admin: AdminClient = admin_client(settings)
@@ -143,8 +150,8 @@ def _refuse_hidden(settings: Settings, absent: list[str]) -> None:
     hidden = [topic for topic, answer in asked.items() if _is_hidden(answer)]
     if hidden:
         raise AuditError(
-            f"the auditor may not see topics {', '.join(hidden)}, so what is in them is not known: "
-            "grant it what section 9 of docs/protocol.md says that auditors need on them"
+            f"the auditor may not see topics {', '.join(hidden)}, so what is in them is not known",
+            remedy="grant it what section 9 of docs/protocol.md says that auditors need on them",
         )
 
 
@@ -166,8 +173,9 @@ def _await_readable(consumer: Consumer, place: TopicPartition, end: int) -> None
         if time.monotonic() > until:
             raise AuditError(
                 f"an open transaction has hidden records of partition {place.partition} of "
-                f"{place.topic} for {_OPEN_SECONDS:.0f} s: audit again when its producer has "
-                "ended it, or Kafka has after transaction.timeout.ms"
+                f"{place.topic} for {_OPEN_SECONDS:.0f} s",
+                remedy="audit again when its producer has ended it, or Kafka has after "
+                "transaction.timeout.ms",
             )
         time.sleep(_LOOK_SECONDS)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .jars import kafka_classpath, rocketmq_classpath, spark_jars
+from .jars import kafka_classpath, spark_jars
 from .properties import Security
 from .server import Broker
 
-__all__ = ["Broker", "Security", "kafka_classpath", "rocketmq_classpath", "spark_jars"]
+__all__ = ["Broker", "Security", "kafka_classpath", "spark_jars"]

@@ -1,4 +1,4 @@
-"""A process that does not outlive us, even if we die by kill -9."""
+"""A process that does not outlive this one, even after a kill -9."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("guard.sh")
-#: The script has the numbers below for itself.
+#: First descriptor that the script does not use for itself.
 _FIRST_DESCRIPTOR = 20
 
 
 class Guarded:
-    """A command in a session of its own, below a shell that watches a pipe from us.
+    """A command in a session of its own, below a shell that watches a pipe from this process.
 
-    Its own session keeps a terminal's Ctrl-C from it: who started it decides when it ends.
-    `keep` are descriptors that it holds as long as it lives; `env` is ours unless given.
+    Its own session keeps a terminal's Ctrl-C from the command: its starter decides when it ends.
+    The command holds the descriptors `keep` as long as it lives. `env` is this process's unless
+    given.
     """
 
     def __init__(
@@ -47,15 +48,15 @@ class Guarded:
 
     @property
     def session(self) -> int:
-        """The session that the command and what it starts are in."""
+        """The session of the command and of the processes that it starts."""
         return self._shell.pid
 
     def exit_status(self) -> int | None:
-        """Return the command's exit status, None while it runs."""
+        """Return the command's exit status; None while it runs."""
         return self._shell.poll()
 
     def stop(self, graceful_seconds: float) -> None:
-        """Ask the command to end, then make it."""
+        """Ask the command to end; kill it after `graceful_seconds`."""
         if self._shell.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -65,7 +66,7 @@ class Guarded:
 
     def _kill(self) -> None:
         ended = self._shell.poll()
-        # A shell that ended by itself has seen the command end; one that was killed has not.
+        # Spare a shell that ended by itself: it has seen the command end. A killed shell has not.
         if ended is None or ended < 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._shell.pid, signal.SIGKILL)
@@ -76,7 +77,7 @@ class Guarded:
 
 @contextlib.contextmanager
 def _out_of_the_way(descriptors: tuple[int, ...]) -> Iterator[list[int]]:
-    """Give the same files by numbers that the script does not redirect."""
+    """Duplicate descriptors to numbers that the script does not redirect."""
     moved = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR) for one in descriptors]
     try:
         yield moved

@@ -1,4 +1,4 @@
-"""Jars of Kafka, of Spark's connectors and of RocketMQ: resolved once by jgo, then cached."""
+"""Jars of Kafka and of Spark's connectors: resolved once by jgo, then cached."""
 
 from __future__ import annotations
 
@@ -13,59 +13,53 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import BrokerError
-from ..locks import FileLock
+from ..errors import BrokerError, how_to_install
+from .locks import FileLock
 
-#: Where the jars are kept, instead of the user's cache folder.
+#: Variable with the folder of the jars, instead of the user's cache folder.
 CACHE_VARIABLE = "TXRESOLVER_JAR_CACHE"
 
-# Each is resolved by itself: asked for together, the versions that log4j's own build manages
-# (an old kafka-clients among them) would win over Kafka's.
+# Resolve each set by itself. Together, the versions that log4j's own build manages (an old
+# kafka-clients among them) would win over Kafka's.
 KAFKA = ("org.apache.kafka:kafka_2.13:4.3.1",)
-#: Kafka logs to slf4j 1, with log4j 2.25.4 behind it, and leaves the bridge to its package.
+#: Bridge from slf4j 1, to which Kafka logs, to log4j 2.25.4. Kafka leaves it to its package.
 KAFKA_LOGGING = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",)
+#: Kafka's command-line tools; a broker does without them.
+TOOLS = ("org.apache.kafka:kafka-tools:4.3.1",)
 SPARK = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    # Some Maven mirrors are partial and have no newer one than 4.0.0. It holds every member
-    # that the connector 4.2.0 refers to; a cluster's `--packages` takes the connector's own.
+    # Version 4.0.0, since some partial Maven mirrors have no newer one. It has every member that
+    # the connector 4.2.0 refers to; a cluster's `--packages` takes the connector's own version.
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "io.delta:delta-spark_4.2_2.13:4.4.0",
-)
-
-#: The peer that `scripts/bench` measures beside us, with its own benchmark programs.
-ROCKETMQ = (
-    "org.apache.rocketmq:rocketmq-broker:5.5.0",
-    "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
-    "org.apache.rocketmq:rocketmq-example:5.5.0",
-    # Something below them asks for exactly these, in a notation that jgo does not understand.
-    "io.grpc:grpc-api:1.53.0",
-    "io.grpc:grpc-core:1.53.0",
 )
 
 _VERSION = re.compile(r"-\d[^/]*$")
 
 
 def kafka_classpath() -> list[Path]:
-    """Return the jars of a Kafka broker, fetching them if they aren't cached."""
-    return _cached("Kafka", [KAFKA, KAFKA_LOGGING], present=())
+    """Return the jars of a Kafka broker; fetch them if they are not cached."""
+    return cached_jars("Kafka", [KAFKA, KAFKA_LOGGING], present=())
+
+
+def tools_classpath() -> list[Path]:
+    """Return the jars that Kafka's command-line tools need beside the broker's."""
+    return cached_jars("Tools", [TOOLS], present=[jar.name for jar in kafka_classpath()])
 
 
 def spark_jars() -> list[Path]:
     """Return the jars that Spark needs beside PySpark's own: Kafka's connector and Delta."""
-    return _cached("Spark", [SPARK], present=[jar.name for jar in pyspark_jars()])
+    return cached_jars("Spark", [SPARK], present=[jar.name for jar in pyspark_jars()])
 
 
 def pyspark_jars() -> list[Path]:
     """Return PySpark's own jars; raises `BrokerError` where it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise BrokerError("Spark is not installed: pip install 'txresolver[spark]'")
+        raise BrokerError(
+            "Spark is not installed", remedy=f"install it with {how_to_install('spark')}"
+        )
     return list((Path(spec.origin).parent / "jars").glob("*.jar"))
-
-
-def rocketmq_classpath() -> list[Path]:
-    """Return the jars of RocketMQ: its name server, broker and benchmark programs."""
-    return _cached("RocketMQ", [ROCKETMQ], present=())
 
 
 def cache_folder() -> Path:
@@ -76,8 +70,8 @@ def cache_folder() -> Path:
     return Path(base) / "txresolver" / "jars"
 
 
-def _cached(name: str, endpoints: list[tuple[str, ...]], present: Iterable[str]) -> list[Path]:
-    """Return a set's jars; its folder appears by a rename, so it is complete or not there."""
+def cached_jars(name: str, endpoints: list[tuple[str, ...]], present: Iterable[str]) -> list[Path]:
+    """Return a set's jars. Its folder appears by a rename, so it is complete or missing."""
     there = sorted(present)
     key = hashlib.sha256(repr((endpoints, there)).encode()).hexdigest()[:12]
     folder = cache_folder() / f"{name.lower()}-{key}"
@@ -106,10 +100,11 @@ def _fill(folder: Path, name: str, endpoints: list[tuple[str, ...]], present: se
 
 
 def _resolve(endpoint: str) -> list[Path]:
-    """Return what jgo says; its progress, a line for each file, is passed on."""
+    """Return the jars that jgo names, and pass its progress on, a line for each file."""
     if importlib.util.find_spec("jgo") is None:
         raise BrokerError(
-            "jars are fetched by jgo, which is not installed: pip install 'txresolver[cli]'"
+            "jars are fetched by jgo, which is not installed",
+            remedy=f"install it with {how_to_install('cli')}",
         )
     command = [sys.executable, "-m", "jgo", "--color", "plain", "--wrap", "raw"]
     jgo = subprocess.Popen(
@@ -128,8 +123,9 @@ def _resolve(endpoint: str) -> list[Path]:
         tail = "\n  ".join(line for line in said[-15:] if line.strip())
         raise BrokerError(
             f"jgo could not resolve {endpoint} (exit {jgo.returncode}):\n  {tail}\n"
-            "Is Maven Central, or the mirror named in jgo's configuration, within reach? "
-            f"On a machine without network, copy the folder {cache_folder()} from another one."
+            "Maven Central, or the mirror named in jgo's configuration, may be out of reach",
+            remedy=f"on a machine without network, copy the folder {cache_folder()} from another "
+            "one",
         )
     return jars
 
@@ -141,7 +137,7 @@ def _passed_on(line: str) -> str:
 
 
 def _artifact(jar: str) -> str:
-    """Return a jar's name without its version: two versions of one artifact are one too many."""
+    """Return a jar's name without its version: two versions of an artifact are one too many."""
     return _VERSION.sub("", jar.removesuffix(".jar"))
 
 

@@ -15,31 +15,31 @@ ASKED_SECONDS = 60.0
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _REMEDY = (
-    f"Kafka and Spark need Java {OLDEST} or 21. Install it (on Debian: "
+    f"install Java {OLDEST} or 21, which Kafka and Spark need (on Debian: "
     "apt-get install openjdk-17-jre-headless; on macOS: brew install openjdk@17) "
-    "or let JAVA_HOME name its folder."
+    "or let JAVA_HOME name its folder"
 )
 
 
 def find_java() -> Path:
-    """Return the `java` that Spark would take too: JAVA_HOME's, else the first on PATH."""
+    """Return the `java` that Spark takes too: JAVA_HOME's, else the first on PATH."""
     java = locate_java()
     version = _major_version(java)
     if version < OLDEST:
-        raise BrokerError(f"{java} is Java {version}, which is too old. {_REMEDY}")
+        raise BrokerError(f"{java} is Java {version}, which is too old", remedy=_REMEDY)
     return java
 
 
 def locate_java() -> Path:
-    """Return it unseen: it may be too old. Raises `BrokerError` where there is none."""
+    """Return the `java` without asking its version. Raises `BrokerError` where there is none."""
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if os.access(java, os.X_OK):
             return java
-        raise BrokerError(f"JAVA_HOME is {home}, but there is no {java}. {_REMEDY}")
+        raise BrokerError(f"JAVA_HOME is {home}, but there is no {java}", remedy=_REMEDY)
     if found := shutil.which("java"):
         return Path(found)
-    raise BrokerError(f"no java on PATH, and JAVA_HOME is not set. {_REMEDY}")
+    raise BrokerError("no java on PATH, and JAVA_HOME is not set", remedy=_REMEDY)
 
 
 def _major_version(java: Path) -> int:
@@ -48,9 +48,9 @@ def _major_version(java: Path) -> int:
             [java, "-version"], capture_output=True, text=True, timeout=ASKED_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BrokerError(f"{java} could not be run: {error}. {_REMEDY}") from error
+        raise BrokerError(f"{java} could not be run: {error}", remedy=_REMEDY) from error
     found = _VERSION.search(asked.stderr + asked.stdout)
     if asked.returncode or not found:
         said = (asked.stderr + asked.stdout).strip()
-        raise BrokerError(f"{java} -version says no version but {said!r}. {_REMEDY}")
+        raise BrokerError(f"{java} -version says no version but {said!r}", remedy=_REMEDY)
     return int(found[1])

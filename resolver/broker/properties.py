@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .ports import HOST, Ports
 
-#: Relative to the broker's home, which is its working directory: no path needs escaping.
+#: Paths are relative to the broker's home, which is its working directory: none needs escaping.
 DATA = "data"
 FILE = "server.properties"
 CONTROLLER_FILE = "controller.properties"
@@ -16,10 +16,11 @@ CONTROLLER_FILE = "controller.properties"
 
 @dataclass(frozen=True)
 class Security:
-    """How clients reach a broker that does not take them as they come.
+    """The security of a broker that does not accept every client.
 
-    `properties` are the broker's own, for its listener CLIENTS; `format_arguments` are for making
-    its users (`--add-scram`), and `client` is how a client of librdkafka logs in.
+    - `properties` are the broker's own, for its listener CLIENTS.
+    - `format_arguments` make its users (`--add-scram`).
+    - `client` has the options with which a librdkafka client logs in.
     """
 
     properties: Mapping[str, object] = field(default_factory=dict)
@@ -28,7 +29,7 @@ class Security:
 
 
 def write_properties(home: Path, ports: Ports, security: Security) -> None:
-    """Write the broker's file anew at each start: the ports may have changed."""
+    """Write the broker's file, again at each start: the ports may have changed."""
     ours = {**_node(ports), **_topics(), **_one_machine()}
     _write(home / FILE, {**ours, **security.properties})
 
@@ -45,7 +46,7 @@ def write_controller_properties(home: Path, ports: Ports, session_timeout_ms: in
         "log.dirs": DATA,
         "broker.session.timeout.ms": session_timeout_ms,
         "broker.heartbeat.interval.ms": session_timeout_ms // 2,
-        # What it notes is written at once: it ends soon after.
+        # Write records at once: the controller ends soon after.
         "controller.quorum.append.linger.ms": 0,
     }
     _write(home / CONTROLLER_FILE, controller)
@@ -72,7 +73,7 @@ def _node(ports: Ports) -> dict[str, object]:
 
 
 def _topics() -> dict[str, object]:
-    """One replica of everything; a topic is made by whoever means to, never by a typing error."""
+    """Return options for topics: one replica of everything, and no topic by a typing error."""
     return {
         "auto.create.topics.enable": "false",
         "num.partitions": 1,
@@ -85,21 +86,23 @@ def _topics() -> dict[str, object]:
         "transaction.state.log.num.partitions": 8,
         "share.coordinator.state.topic.replication.factor": 1,
         "share.coordinator.state.topic.min.isr": 1,
-        # The most that a client may ask for; the resolver's batches ask for five minutes.
+        # Longest time-out in ms that a client may ask for; the resolver's batches ask for five
+        # minutes.
         "transaction.max.timeout.ms": 900_000,
     }
 
 
 def _one_machine() -> dict[str, object]:
-    """Small, and quick to answer."""
+    """Return options for a small broker that answers quickly."""
     return {
         "group.initial.rebalance.delay.ms": 0,
-        # What a killed producer's transaction holds up goes on a second after its time-out.
+        # Time in ms between looks for transactions to abort. Records behind a killed producer's
+        # transaction are released a second after its time-out.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
         "num.network.threads": 2,
         "num.io.threads": 4,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-        # A busy machine is no reason to fence the only broker: while it has no leader, Kafka
-        # drops what it was about to write of a transaction's end (see recovery.py).
+        # Session time-out in ms. A busy machine is no reason to fence the only broker: while it has
+        # no leader, Kafka drops pending writes of a transaction's end (see recovery.py).
         "broker.session.timeout.ms": 60_000,
     }

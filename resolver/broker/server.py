@@ -9,44 +9,49 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ..errors import BrokerError
-from ..locks import FileLock
 from .guard import Guarded
 from .jars import kafka_classpath
 from .java import find_java
-from .ports import HOST, Ports, ports_of
+from .locks import FileLock
+from .ports import FILE as PORTS
+from .ports import HOST, Ports, choose_again, ports_of
 from .properties import DATA, FILE, Security, write_properties
 from .recovery import needs_recovery, recover
 
-#: JVM options of the broker, instead of "-Xms256m -Xmx1g".
+#: Variable with the broker's JVM options, instead of "-Xms256m -Xmx1g".
 HEAP_VARIABLE = "TXRESOLVER_BROKER_HEAP"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 STARTUP_SECONDS = 120.0
 FORMAT_SECONDS = 120.0
 STOP_SECONDS = 20.0
-#: A broker whose owner was killed may still be stopping.
+#: Time in seconds to wait for a broker that is still stopping after its owner was killed.
 DYING_SECONDS = 30.0
 POLL_SECONDS = 0.1
 TAIL_LINES = 20
 MIN_FREE_BYTES = 256 * 1024 * 1024
+META = f"{DATA}/meta.properties"
+_TAKEN = "Address already in use"
 
 
 class Broker:
-    """A real Kafka broker, all its data below `home`, for as long as the `with` lasts.
+    """A real Kafka broker, with all its data below `home`, for the time of a `with` block.
 
-    It keeps its port and its data from start to start, and ends with this process, however
-    that ends. `startup_seconds` and `min_free_bytes` bound what a start may take and leave. It
-    takes every client of this machine, unless `security` says otherwise.
+    It keeps its port and its data from start to start, and ends with this process, however the
+    process ends. `port` is another port from now on. Without a port that it has kept, it takes
+    `preferred` if that is free. A start takes `startup_seconds` at most, and needs `min_free_bytes`
+    of free disk. The broker accepts every client of this machine, unless `security` says otherwise.
 
-    Raises BrokerError where it can't start, with what to do about it.
+    Raises `BrokerError` with the remedy where it can't start.
     """
 
     def __init__(
@@ -54,108 +59,151 @@ class Broker:
         home: Path,
         port: int | None = None,
         *,
+        preferred: int | None = None,
         startup_seconds: float = STARTUP_SECONDS,
         min_free_bytes: int = MIN_FREE_BYTES,
         security: Security = Security(),  # noqa: B008 - it is frozen
     ) -> None:
-        self.home = home.resolve()
+        self.home = Path(os.path.realpath(home))  # Path.resolve() fails at links in a circle
         self.log = self.home / "broker.log"
         self._wanted = port
+        self._preferred = preferred
         self._startup_seconds = startup_seconds
         self._min_free_bytes = min_free_bytes
         self._security = security
         self._lock = FileLock(self.home / "lock")
         self._ports: Ports | None = None
+        self._has_chosen = False
+        self._is_prepared = False
         self._process: Guarded | None = None
 
     @property
     def bootstrap(self) -> str:
         """HOST:PORT for clients."""
-        if self._ports is None:
-            raise BrokerError(f"the broker in {self.home} has not been started")
-        return f"{HOST}:{self._ports.kafka}"
+        return f"{HOST}:{self._known_ports().kafka}"
 
     @property
     def pid(self) -> int:
         """The process id of the broker's Java."""
         if self._process is None:
-            raise BrokerError(f"the broker in {self.home} is not running")
+            raise BrokerError(
+                f"the broker in {self.home} is not running",
+                remedy="call start(), or use it in a with block",
+            )
         return self._process.pid
 
     def __enter__(self) -> Broker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
         """Start the broker and return when it answers."""
-        java = find_java()
-        classpath = os.pathsep.join(map(str, kafka_classpath()))
+        self.prepare()
+        with self._stopping_on_failure():
+            java = str(find_java())
+            classpath = os.pathsep.join(map(str, kafka_classpath()))
+            self._start([java, "-cp", classpath], partial(self._launch, java, classpath))
+
+    def prepare(self) -> None:
+        """Take the home and the ports, once: what can be refused is refused here, at once."""
+        if not self._is_prepared:
+            with self._stopping_on_failure():
+                self._prepare()
+                self._is_prepared = True
+
+    @contextmanager
+    def _stopping_on_failure(self) -> Iterator[None]:
         try:
-            ports = self._prepare()
-            launch = partial(self._launch, str(java), classpath)
-            if not (self.home / DATA / "meta.properties").exists():  # written last by the format
-                self._format([str(java), "-cp", classpath])
-            elif needs_recovery(self.home):
-                recover(self.home, ports, launch, self._startup_seconds)
-            self._process = launch(FILE, self.log.name)
-            self._await_ready()
+            yield
         except OSError as error:
             self.stop()
-            raise BrokerError(f"the broker in {self.home} can't be started: {error}") from error
+            raise self._cannot_start(error) from error
         except BaseException:
             self.stop()
             raise
+
+    def _start(self, java: list[str], launch: Callable[[str, str], Guarded]) -> None:
+        ports = self._known_ports()
+        if not (self.home / META).exists():  # written last by the format
+            self._format(java)
+        elif needs_recovery(self.home):
+            recover(self.home, ports, launch, self._startup_seconds)
+        self._process = launch(FILE, self.log.name)
+        try:
+            self._await_ready()
+        except BrokerError:
+            if not self._has_chosen or not any(_TAKEN in line for line in self._logged()):
+                raise
+            # Another broker's first start chose the same port in the same seconds.
+            self._process.stop(0)
+            self._keep_ports(choose_again(self.home))
+            self._process = launch(FILE, self.log.name)
+            self._await_ready()
 
     def stop(self) -> None:
         """Stop the broker: ask, then kill; does nothing if it isn't running."""
         if self._process is not None:
             self._process.stop(STOP_SECONDS)
             self._process = None
+        self._is_prepared = False
         self._lock.release()
 
     def check(self) -> None:
-        """Raise BrokerError if the broker has died."""
+        """Raise `BrokerError` if the broker has died."""
         if self._process is None:
-            raise BrokerError(f"the broker in {self.home} is not running")
+            raise BrokerError(
+                f"the broker in {self.home} is not running",
+                remedy="call start(), or use it in a with block",
+            )
         status = self._process.exit_status()
         if status is not None:
-            raise BrokerError(f"the broker died (exit status {status}). {self._explained()}")
+            raise self._explained(f"the broker died (exit status {status})")
 
     def wait(self) -> None:
-        """Block until the broker dies, then raise BrokerError."""
+        """Block until the broker dies, then raise `BrokerError`."""
         while True:
             self.check()
             time.sleep(POLL_SECONDS)
 
-    def _prepare(self) -> Ports:
-        """Take the folder, see that there is room, choose the ports."""
+    def _prepare(self) -> None:
+        """Lock the folder, check the free disk, choose the ports."""
         self.home.mkdir(parents=True, exist_ok=True)
         if not self._lock.acquire_after(DYING_SECONDS):
             raise BrokerError(
-                f"process {self._lock.owner()} runs a broker in {self.home}: stop it, "
-                "or use another home"
+                f"process {self._lock.owner()} runs a broker in {self.home}",
+                remedy="stop it, or use another home",
             )
         free = shutil.disk_usage(self.home).free
         if free < self._min_free_bytes:
             raise BrokerError(
                 f"the disk of {self.home} is full: {free >> 20} MiB are free, the broker needs "
-                f"{self._min_free_bytes >> 20}. Make room, or use a home on another disk"
+                f"{self._min_free_bytes >> 20}",
+                remedy="make room, or use a home on another disk",
             )
-        self._ports = ports_of(self.home, self._wanted)
-        write_properties(self.home, self._ports, self._security)
+        self._has_chosen = self._wanted is None and not (self.home / PORTS).exists()
+        self._keep_ports(ports_of(self.home, self._wanted, self._preferred))
+
+    def _keep_ports(self, ports: Ports) -> None:
+        write_properties(self.home, ports, self._security)
+        self._ports = ports
+
+    def _known_ports(self) -> Ports:
+        if self._ports is None:
+            raise BrokerError(
+                f"the broker in {self.home} has not been started",
+                remedy="call start(), or use it in a with block",
+            )
         return self._ports
+
+    def _cannot_start(self, error: OSError) -> BrokerError:
+        return BrokerError(f"the broker in {self.home} can't be started: {error}")
 
     def _format(self, java: list[str]) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # An id that began with a dash would be read as an option.
+        # Join the id to its option: an id that begins with a dash would be read as an option.
         arguments = ["format", "--standalone", f"--cluster-id={cluster_id}", "--config", FILE]
         arguments += self._security.format_arguments
         try:
@@ -170,12 +218,13 @@ class Broker:
             )
         except subprocess.TimeoutExpired as error:
             raise BrokerError(
-                f"formatting {self.home / DATA} took longer than {FORMAT_SECONDS:.0f} s; "
-                "is the machine overloaded, or the disk?"
+                f"formatting {self.home / DATA} took longer than {FORMAT_SECONDS:.0f} s",
+                remedy="see whether the machine is overloaded, or the disk",
             ) from error
         if done.returncode:
             said = (done.stdout + done.stderr).strip()
-            raise BrokerError(f"formatting {self.home / DATA} failed: {said}{_remedy(said)}")
+            cause, remedy = _cause(said)
+            raise BrokerError(f"formatting {self.home / DATA} failed: {said}{cause}", remedy=remedy)
 
     def _launch(self, java: str, classpath: str, properties: str, log: str) -> Guarded:
         heap = os.environ.get(HEAP_VARIABLE) or "-Xms256m -Xmx1g"
@@ -194,30 +243,39 @@ class Broker:
         while not self._answers():
             self.check()
             if time.monotonic() > until:
-                raise BrokerError(
-                    f"the broker did not come up within {self._startup_seconds:g} s. "
-                    f"{self._explained()}"
+                raise self._explained(
+                    f"the broker did not come up within {self._startup_seconds:g} s"
                 )
             time.sleep(POLL_SECONDS)
 
     def _answers(self) -> bool:
-        """Whether the broker has registered itself: before, it answers no client."""
+        """Whether the broker has registered itself: before this, it answers no client."""
         if self._ports is None:
             return False
         try:
-            # First without a client of Kafka, which would log each refused connection.
+            # Connect without a Kafka client first: the client would log each refused connection.
             socket.create_connection((HOST, self._ports.kafka), timeout=1).close()
             login = {"bootstrap.servers": self.bootstrap, **self._security.client}
-            admin = AdminClient({**login, "log_level": 0})
-            return bool(admin.list_topics(timeout=2).brokers)
+            seen = AdminClient({**login, "log_level": 0}).list_topics(timeout=2)
+            # Compare the ids: another broker may have taken the port in the same seconds.
+            return bool(seen.brokers) and seen.cluster_id == self._cluster_id()
         except (OSError, KafkaException):
             return False
 
-    def _explained(self) -> str:
-        """Return what the log's tail says, and the remedy for what it is known to say."""
-        lines = [line for file in ("broker.out", "broker.log") for line in self._lines(file)]
+    def _cluster_id(self) -> str:
+        """Return the id that the home was formatted with."""
+        noted = (self.home / META).read_text().splitlines()
+        return next(line for line in noted if line.startswith("cluster.id=")).partition("=")[2]
+
+    def _explained(self, failure: str) -> BrokerError:
+        """Return the error with the end of the log, and the remedy where its cause is known."""
+        lines = self._logged()
         said = "\n  ".join(lines[-TAIL_LINES:]) or "(nothing)"
-        return f"The end of {self.log}:\n  {said}{_remedy(said)}"
+        cause, remedy = _cause(said)
+        return BrokerError(f"{failure}. The end of {self.log}:\n  {said}{cause}", remedy=remedy)
+
+    def _logged(self) -> list[str]:
+        return [line for file in ("broker.out", "broker.log") for line in self._lines(file)]
 
     def _lines(self, file: str) -> list[str]:
         try:
@@ -229,11 +287,12 @@ class Broker:
             return []
 
 
-def _remedy(said: str) -> str:
+def _cause(said: str) -> tuple[str, str]:
+    """Return the cause, as a line more, and the remedy; both are empty if it is not known."""
     if "No space left on device" in said:
-        return "\nThe disk is full: make room, or use a home on another disk."
-    if "Address already in use" in said:
-        return "\nAnother process took the port: stop it, or give another with --port."
+        return "\nThe disk is full", "make room, or use a home on another disk"
+    if _TAKEN in said:
+        return "\nAnother process took the port", "stop it, or give another with --port"
     if "OutOfMemoryError" in said:
-        return f"\nThe heap is too small: set {HEAP_VARIABLE}, for example to '-Xmx2g'."
-    return ""
+        return "\nThe heap is too small", f"set {HEAP_VARIABLE}, for example to '-Xmx2g'"
+    return "", ""

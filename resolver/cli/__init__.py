@@ -6,16 +6,32 @@ What a command needs beyond this project's base is imported when it runs, not he
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from typing import Annotated
+
+from ..errors import TxResolverError, how_to_install
 
 try:
     import typer
 except ModuleNotFoundError as missing:
-    raise SystemExit(
-        f"error: {missing.name} is not installed: pip install 'txresolver[cli]'"
-    ) from None
+    raise SystemExit(f"error: {missing.name} is not installed: {how_to_install('cli')}") from None
 
-from ..errors import TxResolverError
-from . import agent, audit, broker, config, demo, topics, up
+from . import (
+    act,
+    agent,
+    audit,
+    broker,
+    config,
+    demo,
+    doctor,
+    erase,
+    kafka,
+    ledger,
+    maintain,
+    topics,
+    up,
+    what_if,
+)
 
 __all__ = ["app", "main"]
 
@@ -30,14 +46,58 @@ app.command()(audit.audit)
 app.command()(broker.broker)
 app.command()(config.config)
 app.command()(demo.demo)
+app.command()(doctor.doctor)
+app.command(context_settings=kafka.PASSED_ON)(kafka.kafka)
 app.command()(up.up)
+app.command()(ledger.status)
+app.command()(ledger.show)
+app.command()(ledger.why)
+app.command()(ledger.failures)
+app.command()(ledger.groups)
+app.command()(ledger.diff)
+app.command("list")(ledger.list_)
+app.command("what-if")(what_if.what_if)
+app.command()(act.settle)
+app.command()(act.resume)
+app.command()(act.ask)
+app.command()(act.replay)
+app.command()(erase.erase)
+app.command()(maintain.maintain)
+app.command()(act.log)
+app.command("continue")(act.continue_)
 app.add_typer(topics.app, name="topics")
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"txresolver {metadata.version('txresolver')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Give the options that need no command."""
+
+
 def main() -> None:
-    """Run the command; an error of ours is one line, and its exit code says which kind."""
+    """Run the command; an error of ours is one line, and its exit code says which kind.
+
+    So is an error about a file or a folder: it is the user's, and no traceback says more.
+    """
     try:
         app(prog_name="txresolver")
     except TxResolverError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(TxResolverError.exit_code)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Optional
+from urllib.parse import urlsplit
 
 import typer
 
-from ..home import Home
+from ..errors import AuditError
+from ..kafka.reach import await_broker
 from ..settings import Settings, load_for_command
-from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption
-from .up import log_to_terminal
+from ..up.home import Home
+from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption, with_servers
+from .terminal import terminal
 
 #: What of a checkpoint's settings an audit judges by, as a user has set it.
 _JUDGED_BY = {
@@ -49,22 +52,48 @@ def audit(
 
     May run beside the resolver. Exits 1 where something is violated, 4 where it can't be known.
     """
-    settings = load_for_command(config, assignments, {"bootstrap_servers": bootstrap_servers})
-    log_to_terminal(logging.WARNING)
-    if tables is None:
-        _warn_of_others(home, settings)
-    # Imported late: Spark takes a second, which no other command should wait for.
-    from pipelines.audit import run
+    options = {"bootstrap_servers": bootstrap_servers}
+    settings = with_servers(load_for_command(config, assignments, options), home)
+    folder = tables or str(Home(home).tables)
+    with terminal(home):
+        # Refuse what is wrong now: Spark's start takes long.
+        if topics:
+            await_broker(settings)
+        _refuse_missing(folder)
+        if tables is None:
+            _warn_of_others(home, settings)
+        # Imported late: Spark takes a second, which no other command should wait for.
+        from ..audit.job import run
 
-    report = run(settings, tables or str(home / "tables"), topics, examples)
+        report = run(settings, folder, topics, examples)
     typer.echo(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
     sys.exit(0 if report.holds else 1)
+
+
+def _refuse_missing(tables: str) -> None:
+    """Refuse a folder of this machine that has no tables; Spark alone can look at a URI."""
+    if urlsplit(tables).scheme:
+        return
+    try:
+        there = any(Path(tables, name, "_delta_log").is_dir() for name in os.listdir(tables))
+    except OSError as error:
+        raise _no_tables(tables, f"can't be read: {error.strerror}") from error
+    if not there:
+        raise _no_tables(tables, "has no tables")
+
+
+def _no_tables(tables: str, why: str) -> AuditError:
+    return AuditError(
+        f"{tables} {why}",
+        remedy="start `txresolver up`, which lands tables, or give its --home, or the folder of "
+        "the tables with --tables",
+    )
 
 
 def _warn_of_others(home: Path, settings: Settings) -> None:
     """Say where the home's resolver decides by other settings than the audit is to judge by."""
     # Imported late: it takes numpy, which other commands do without.
-    from ..planned import step_settings
+    from ..resolve.planned_settings import step_settings
 
     theirs, ours = _decides_by(home), asdict(step_settings(settings))
     others = [

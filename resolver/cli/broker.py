@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
-
 import typer
 
-from .options import HOME, HomeOption
-from .signals import until_stopped
+from ..broker.ports import KAFKA_PORT
+from ..broker.signals import until_stopped
+from ..up.home import Home
+from .options import HOME, HomeOption, PortOption
+from .terminal import terminal
 
 
-def broker(
-    home: HomeOption = HOME,
-    port: Annotated[
-        Optional[int],  # noqa: UP045 - typer reads it when the module is loaded, also on 3.10
-        typer.Option(min=1, max=65535, help="Its port; the one it had before if not given."),
-    ] = None,
-) -> None:
+def broker(home: HomeOption = HOME, port: PortOption = None) -> None:
     """Run a real Kafka broker on this machine until SIGINT or SIGTERM."""
     from ..broker import Broker
 
-    with until_stopped(), Broker(home / "broker", port) as running:
+    folders = Home(home)
+    folders.make()
+    with (
+        terminal(home),
+        until_stopped(),
+        Broker(folders.broker, port, preferred=KAFKA_PORT) as running,
+    ):
         typer.echo(f"ready: bootstrap={running.bootstrap}")
         running.wait()

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..up.home import Home
+
 
 def demo(
     home: Annotated[Path, typer.Option(help="The folder of all its data.")] = Path(
@@ -22,6 +24,7 @@ def demo(
     the service is killed now and then. At the end each committed order must have been delivered
     exactly once, bit for bit, and no other: else the exit code is 1. Ctrl-C stops it early (130).
     """
-    from ..demo.run import run_demo
+    Home(home).make()
+    from ..demo.play import run_demo
 
     sys.exit(run_demo(home, seconds, rate))

@@ -6,14 +6,16 @@ from typing import Annotated, Optional
 
 import typer
 
-from ..acls import grant
 from ..errors import SettingsError
-from ..kafka import admin_client
-from ..patterns import ANY
-from ..rights import Principals, Right, rights
+from ..kafka.acls import grant
+from ..kafka.clients import admin_client
+from ..kafka.reach import await_broker
+from ..kafka.rights import Principals, Right, rights
+from ..kafka.topics import Topic, ensure_real_topics, ensure_topics
+from ..protocol.patterns import ANY
 from ..settings import Settings, load_for_command
-from ..topics import Topic, ensure_topics
-from .options import ConfigOption, ServersOption, SetOption
+from .options import HOME, BesideOption, ConfigOption, ServersOption, SetOption, with_servers
+from .terminal import terminal
 
 app = typer.Typer(help="The protocol's topics.", no_args_is_help=True)
 
@@ -31,6 +33,13 @@ def create(
             help="A producer group, for its check topic, besides those of the settings; repeatable."
         ),
     ] = [],  # noqa: B006
+    topic: Annotated[
+        list[str], typer.Option(help="A real topic, to which messages are sent; repeatable.")
+    ] = [],  # noqa: B006
+    partitions: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Partitions of each --topic; as many as queues if not given."),
+    ] = None,
     queues: Annotated[Optional[int], typer.Option(help="Partitions of half and op.")] = None,  # noqa: UP045
     replication_factor: Annotated[Optional[int], typer.Option(help="Replicas of each.")] = None,  # noqa: UP045
     acls: Annotated[
@@ -58,23 +67,28 @@ def create(
         typer.Option(metavar="User:NAME", help="Who compares with the topics (`audit --topics`)."),
     ] = None,
     bootstrap_servers: ServersOption = None,
+    home: BesideOption = HOME,
     config: ConfigOption = None,
     assignments: SetOption = [],  # noqa: B006
 ) -> None:
-    """Make the protocol's topics, or verify those that are there."""
+    """Make the protocol's topics and real topics, or verify those that are there."""
     options = {
         "queues": queues,
         "replication_factor": replication_factor,
         "bootstrap_servers": bootstrap_servers,
     }
-    settings = load_for_command(config, assignments, options)
-    admin = admin_client(settings)
+    settings = with_servers(load_for_command(config, assignments, options), home)
     principals = Principals(
         resolver_principal, land_principal, operator_principal, auditor_principal
     )
     wanted = _rights(settings, principals, acls)
-    granted = grant(admin, wanted) if acls else set()
-    _print(ensure_topics(admin, settings, {*group, *settings.groups} - {ANY}))
+    with terminal(home):
+        await_broker(settings)
+        admin = admin_client(settings)
+        granted = grant(admin, wanted) if acls else set()
+        made = ensure_topics(admin, settings, {*group, *settings.groups} - {ANY})
+        real = ensure_real_topics(admin, settings, topic, partitions or settings.queues)
+    _print(made + real)
     if acls:
         _print_rights(wanted, granted)
         if principals.resolver is not None:
@@ -85,12 +99,12 @@ def _rights(settings: Settings, principals: Principals, acls: bool) -> list[Righ
     wanted = rights(settings, principals)
     if acls and not wanted:
         raise SettingsError(
-            "--acls has nobody to grant rights to; give --resolver-principal, --land-principal, "
-            "--operator-principal, --auditor-principal, or principal in [groups.<name>] of the "
-            "settings"
+            "--acls has nobody to grant rights to",
+            remedy="give --resolver-principal, --land-principal, --operator-principal, "
+            "--auditor-principal, or principal in [groups.<name>] of the settings",
         )
     if principals != Principals() and not acls:
-        raise SettingsError("principals are for granting rights; give --acls too")
+        raise SettingsError("principals are for granting rights", remedy="give --acls too")
     return wanted
 
 
@@ -114,7 +128,9 @@ def _print_unlimited(settings: Settings) -> None:
     typer.echo(
         f"\nNot granted: the real topics of {who}, which may be any. Give topics in "
         "[groups.<name>], or grant the resolver Write and DescribeConfigs on them: else what is "
-        "committed to them ends as UNDELIVERABLE."
+        "committed to them ends as UNDELIVERABLE. Grant the groups Describe and DescribeConfigs on "
+        "them: else their producers can't refuse what does not fit. A group that is fast needs "
+        "Write too."
     )
 
 

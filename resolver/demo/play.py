@@ -1,30 +1,33 @@
-"""The play: what is started, what is killed when, and when it has been seen to its end."""
+"""The story of the demo, in a home: what is started, killed and awaited, and the report."""
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from rich.console import Console
 
-from ..home import Home
-from ..kafka import client_config
+from ..broker.locks import FileLock
+from ..errors import DemoError, TxResolverError
+from ..kafka.clients import client_config
+from ..kafka.topic_admin import await_topics
+from ..kafka.topics import ensure_topics
 from ..protocol import Names
 from ..settings import Settings
-from ..topic_admin import await_topics
-from ..topics import ensure_topics
-from .comparison import Comparison, compare
-from .delivered import delivered_content
-from .landed import has_landed
-from .ledger import Ledger
-from .orders import GROUP, TOPIC, Content
-from .processes import Process
-from .reading import Reader
-from .shortened import write_settings
-from .stage import Stage
+from ..up.home import Home
+from .comparison import Comparison, compare, delivered_content, print_report
+from .processes import Process, described, write_settings
+from .reading import Reader, Tally, has_landed
+from .screen import Lines, Scene, Screen
+from .shop import GROUP, TOPIC, Content, placed
+from .stage import Interrupted, Stage
 
+#: Times in seconds that the demo waits.
 _RESOLVER_SECONDS = 300.0
 _READY_SECONDS = 90.0
 _READ_SECONDS = 120.0
@@ -32,17 +35,57 @@ _PENDING_SECONDS = 120.0
 _LAND_SECONDS = 120.0
 _DEATH_SECONDS = 30.0
 _STOP_SECONDS = 60.0
-#: The resolver's own limit for its last batches, then Spark's and the broker's ends.
+#: Time for the resolver's last batches, then for the ends of Spark and the broker.
 _RESOLVER_STOP_SECONDS = 150.0
 #: Beyond the time of sending: a machine may be asleep for a while.
 _SPARE_SECONDS = 600.0
+#: Time for processes of a killed demo, which may still be ending.
+_DYING_SECONDS = 90.0
+
 _SECONDS_PER_KILL = 20.0
 _PARTITIONS = 4
+_INTERRUPTED = 130
 
 
-def kills_in(seconds: float) -> int:
-    """Return how often the shop is killed in a demo of this length."""
-    return max(1, round(seconds / _SECONDS_PER_KILL))
+def run_demo(path: Path, seconds: float, rate: float) -> int:
+    """Show the demo in home `path` and print the comparison; return the exit code."""
+    home = path.resolve()
+    console = Console()
+    with FileLock(home / "demo.lock") as lock:
+        if not lock.acquire_after(_DYING_SECONDS):
+            raise DemoError(
+                f"process {lock.owner()} shows a demo in home {home}",
+                remedy="wait for its end, or give another with --home",
+            )
+        _log_to(home / "logs" / "demo.log")
+        print(f"Settings that are shortened, in {home / 'demo.toml'}:\n{described()}", flush=True)
+        scene = Scene(seconds, kills_planned=max(1, round(seconds / _SECONDS_PER_KILL)))
+        view = Screen(console) if console.is_terminal else Lines()
+        stage = Stage(home, scene, view, lock.fileno())
+        try:
+            result = _played(stage, rate)
+        except Interrupted:
+            console.print("Interrupted: everything is stopped; nothing was compared.")
+            return _INTERRUPTED
+    print_report(console, result, stage.database_file, home)
+    return 0 if result.holds else 1
+
+
+def _log_to(file: Path) -> None:
+    """Keep the lines of all loggers, librdkafka's among them, from the terminal."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    form = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    logging.basicConfig(filename=file, level=logging.INFO, format=form, force=True)
+
+
+def _played(stage: Stage, rate: float) -> Comparison:
+    try:
+        with stage.heeding_signals(), stage:
+            return Play(stage, rate).run()
+    except (TxResolverError, KafkaException, OSError, sqlite3.Error) as error:
+        raise DemoError(
+            f"the demo failed: {error}", remedy=f"see the logs in {stage.logs}"
+        ) from error
 
 
 class Play:
@@ -54,7 +97,7 @@ class Play:
         self._rate = rate
 
     def run(self) -> Comparison:
-        """Show it all; raises `DemoError`, `Interrupted`."""
+        """Show all of it; raises `DemoError`, `Interrupted`."""
         resolver = self._start_resolver()
         self._open_topics()
         agent = self._start_agent()
@@ -76,7 +119,7 @@ class Play:
         arguments = ["resolver", "up", "--home", str(stage.home), "--config", str(self._config)]
         resolver = stage.start("up", "the resolver", arguments, _RESOLVER_STOP_SECONDS)
         spark = lambda: resolver.said("(starting Spark)") or resolver.ready  # noqa: E731
-        stage.until(spark, _RESOLVER_SECONDS, f"Kafka does not start, see {resolver.log}")
+        stage.until(spark, _RESOLVER_SECONDS, "Kafka does not start", f"see {resolver.log}")
         stage.phase("starting Spark and the resolver")
         stage.until_ready(resolver, _RESOLVER_SECONDS)
         servers = resolver.said(r"^ready: bootstrap=(\S+)")
@@ -85,7 +128,7 @@ class Play:
         return resolver
 
     def _open_topics(self) -> None:
-        """Make the topics, and read what earlier runs have left in them."""
+        """Make the topics, and read the records of earlier runs."""
         stage, names = self._stage, Names(self._settings.topic_prefix)
         admin = AdminClient(client_config(self._settings, log_level=0))
         ensure_topics(admin, self._settings, [GROUP])
@@ -93,19 +136,19 @@ class Play:
         self._half, check = names.half, names.check(GROUP)
         topics = [names.half, names.resolution, names.discarded, names.quarantine, check, TOPIC]
         self._reader = Reader(self._settings, topics)
-        self._ledger = Ledger(names, check)
-        stage.read(self._reader, self._ledger)
+        self._tally = Tally(names, check)
+        stage.read(self._reader, self._tally)
         stage.until(lambda: self._reader.reached_end, _READ_SECONDS, "the topics can't be read")
-        earlier = stage.count_from_here().begun
-        if earlier:
+        if earlier := self._tally.counts.begun:
             stage.tell(f"{earlier:,} orders of earlier runs are kept, and compared again")
+        self._tally.count_from_here()
+        stage.show_tally()
 
     def _start_agent(self) -> Process:
         listener = ["--group", GROUP, "--listener", "resolver.demo.shop:Orders"]
         arguments = ["resolver", "agent", *listener, *self._servers()]
-        return self._stage.start(
-            "agent", "the agent", [*arguments, "--config", str(self._config)], _STOP_SECONDS
-        )
+        arguments += ["--config", str(self._config)]
+        return self._stage.start("agent", "the agent", arguments, _STOP_SECONDS)
 
     def _start_shop(self) -> Process:
         """Start the shop and return when it is open."""
@@ -115,17 +158,20 @@ class Play:
         self._scene.shop = "is open"
         return shop
 
+    def _servers(self) -> list[str]:
+        return ["--bootstrap-servers", self._settings.bootstrap_servers]
+
     def _send(self, shop: Process) -> Process:
-        """Let orders be placed, and kill the shop now and then; return the one that lives."""
+        """Let orders be placed, kill the shop now and then, and return the process that lives."""
         scene = self._scene
         self._stage.tell(f"the shop is open and takes {self._rate:g} orders a second")
         self._stage.phase("orders are placed")
-        scene.begin_sending()
+        scene.sending_since = time.monotonic()
         for kill in range(1, scene.kills_planned + 1):
             self._send_until(scene.seconds * kill / (scene.kills_planned + 1))
             shop = self._kill(shop)
         self._send_until(scene.seconds)
-        scene.end_sending()
+        scene.sent_for, scene.sending_since = scene.sending, None
         return shop
 
     def _send_until(self, seconds: float) -> None:
@@ -149,16 +195,17 @@ class Play:
 
     def _wait_for_outcomes(self) -> None:
         self._stage.phase("waiting until nothing is pending")
-        self._in_time(self._all_ended, _PENDING_SECONDS)
-        left = self._ledger.pending
-        waited = f"after {_PENDING_SECONDS:.0f} s {left:,} are still pending"
-        self._stage.tell(waited if left else "nothing is pending")
+        if self._stage.has_come(self._all_ended, _PENDING_SECONDS):
+            self._stage.tell("nothing is pending")
+        else:
+            left = self._tally.pending
+            self._stage.tell(f"after {_PENDING_SECONDS:.0f} s {left:,} are still pending")
 
     def _all_ended(self) -> bool:
-        return not self._ledger.pending and self._reader.has_all_of(self._half)
+        return not self._tally.pending and self._reader.has_all_of(self._half)
 
     def _compare(self) -> Comparison:
-        """Read the real topic anew and compare it with the database."""
+        """Read the real topic from its beginning, and compare it with the database."""
         self._stage.phase("comparing what was delivered with the database")
         delivered: dict[str, list[Content]] = defaultdict(list)
         until = time.monotonic() + _READ_SECONDS
@@ -168,32 +215,20 @@ class Play:
                     transaction_id, content = delivered_content(record)
                     delivered[transaction_id].append(content)
                 self._stage.turn()
-        placed = self._stage.database.placed()
-        return compare(placed, delivered, self._ledger.discarded_ids, self._ledger.pending)
+        orders = placed(self._stage.database)
+        return compare(orders, delivered, self._tally.discarded_ids, self._tally.pending)
 
     def _wait_for_tables(self) -> None:
         """Let land catch up, so that the notebook has the end of the story too."""
         self._stage.phase("landing the rest in the tables")
         checkpoint = Home(self._stage.home).land_checkpoint
         read = {at: offset for at, offset in self._reader.offsets.items() if at[0] != TOPIC}
-        if not self._in_time(lambda: has_landed(checkpoint, read), _LAND_SECONDS):
+        if not self._stage.has_come(lambda: has_landed(checkpoint, read), _LAND_SECONDS):
             self._stage.tell("the tables lack the end: `txresolver up` in this home lands it")
-
-    def _in_time(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Wait for what the demo can go on without, and return whether it came."""
-        until = time.monotonic() + seconds
-        came = False
-        while not came and time.monotonic() < until:
-            self._stage.turn()
-            came = done()
-        return came
-
-    def _servers(self) -> list[str]:
-        return ["--bootstrap-servers", self._settings.bootstrap_servers]
 
 
 def _make_real_topic(admin: AdminClient) -> None:
-    """Make the topic that consumers of orders read; what is delivered there is kept for ever."""
+    """Make the topic that consumers of orders read; its messages are kept without limit."""
     topic = NewTopic(TOPIC, _PARTITIONS, 1, config={"retention.ms": "-1"})
     for made in admin.create_topics([topic]).values():
         try:
@@ -201,4 +236,4 @@ def _make_real_topic(admin: AdminClient) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-    await_topics(admin, [TOPIC])  # making one returns before its metadata are everywhere
+    await_topics(admin, [TOPIC])  # creation returns before every broker knows it

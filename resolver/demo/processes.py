@@ -1,4 +1,4 @@
-"""The demo's processes: none outlives it, however it ends."""
+"""The demo's processes, and their settings: none outlives it, however it ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,48 @@ import psutil
 
 from ..broker.guard import Guarded
 from ..errors import DemoError
+from ..settings import Settings
 
+SHORTENED = {
+    "transaction_timeout_ms": 1_500,
+    "transaction_check_interval_ms": 1_500,
+    "transaction_check_max": 3,
+    "check_backoff_max_ms": 6_000,
+    "land_trigger_interval_ms": 5_000,
+}
+#: Variables that the demo's processes need of the machine. No other may change the demo.
+_KEPT = ("TXRESOLVER_JAR_CACHE", "TXRESOLVER_BROKER_HEAP")
+#: Lines of a failed process's log that are shown: the last, or those of its error.
 _TAIL_LINES = 12
 _ERROR_LINES = 5
 _LINE_LENGTH = 300
 _LOOK_SECONDS = 0.05
 _OTHERS_SECONDS = 20.0
+
+
+def write_settings(file: Path) -> Path:
+    """Write the settings file for the resolver and the agent."""
+    lines = [f"{name} = {value}\n" for name, value in SHORTENED.items()]
+    file.write_text("".join(["# Written by txresolver demo.\n", *lines]))
+    return file
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without settings of another resolver."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("TXRESOLVER_") or name in _KEPT
+    }
+
+
+def described() -> str:
+    """Return lines with the shortened settings and their defaults."""
+    defaults = Settings()
+    return "\n".join(
+        f"  {name:<30} {value:>6,}  (default {getattr(defaults, name):,})"
+        for name, value in SHORTENED.items()
+    )
 
 
 class Process:
@@ -53,16 +89,16 @@ class Process:
 
     @property
     def ready(self) -> bool:
-        """Whether it has said that it is."""
+        """Whether the process has printed its line `ready:`."""
         return bool(self.said("^(ready): "))
 
     def said(self, pattern: str) -> str:
-        """Return the group of a pattern from the first line that has it; empty if none does."""
+        """Return the pattern's group from the first line that matches; empty if no line does."""
         found = re.search(pattern, self._said(), re.MULTILINE)
         return found[1] if found else ""
 
     def check(self) -> None:
-        """Raise `DemoError` if it has ended by itself."""
+        """Raise `DemoError` if the process has ended by itself."""
         if self.ended:
             raise DemoError(
                 f"{self.name} ended by itself, with exit status {self._guarded.exit_status()}. "
@@ -70,11 +106,11 @@ class Process:
             )
 
     def kill(self) -> None:
-        """End it as kill -9 does."""
+        """End the process as kill -9 does."""
         self._signal(signal.SIGKILL)
 
     def stop(self, seconds: float, meanwhile: Callable[[], object]) -> int | None:
-        """Ask it to end, then make it; return its exit status, None if it had to be made."""
+        """Ask it to end, after `seconds` kill it; return its exit status, None if it was killed."""
         try:
             self._signal(signal.SIGTERM)
             until = time.monotonic() + seconds
@@ -88,10 +124,10 @@ class Process:
         return status
 
     def members(self) -> list[psutil.Process]:
-        """Return it and what it has started, as far as that runs: all of its sessions.
+        """Return the process and all that it has started and that runs: all of its sessions.
 
-        What it starts may have a session of its own, as a broker's Java has, by which it is known
-        after its parent is gone.
+        A process that it starts may have a session of its own, as a broker's Java has. By this
+        session it is known after its parent is gone.
         """
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process(self._guarded.session).children(recursive=True):
@@ -99,7 +135,7 @@ class Process:
                     self._sessions.add(os.getsid(child.pid))
         found = []
         for pid in psutil.pids():
-            with contextlib.suppress(OSError, psutil.Error):  # gone meanwhile, or another user's
+            with contextlib.suppress(OSError, psutil.Error):  # it has ended, or is another user's
                 process = psutil.Process(pid)
                 ours = os.getsid(pid) in self._sessions
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
@@ -107,20 +143,22 @@ class Process:
         return found
 
     def _end_others(self, meanwhile: Callable[[], object]) -> None:
-        """See the end of what it has started: Spark's JVM ends a moment after its Python."""
+        """Wait until all that it has started has ended: Spark's JVM ends after its Python."""
         begun = time.monotonic()
         while others := self.members():
             waited = time.monotonic() - begun
             if waited > 2 * _OTHERS_SECONDS:
                 raise DemoError(f"process {others[0].pid}, of {self.name}, does not end")
             if waited > _OTHERS_SECONDS:
-                _kill(others)
+                for process in others:
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
             meanwhile()
             time.sleep(_LOOK_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.ended:
-            with contextlib.suppress(ProcessLookupError):  # gone, which its shell is about to see
+            with contextlib.suppress(ProcessLookupError):  # it has ended; its shell will see it
                 os.kill(self._guarded.pid, number)
 
     def _said(self) -> str:
@@ -130,14 +168,8 @@ class Process:
             return ""
 
 
-def _kill(processes: list[psutil.Process]) -> None:
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
 def _end_of(log: str) -> str:
-    """Return what says most: from the command's own error on, which may quote much, or the end."""
+    """Return the most telling lines: from the command's own error on, or else the last ones."""
     lines = log.splitlines()
     errors = [number for number, line in enumerate(lines) if line.startswith("error: ")]
     shown = lines[errors[-1] :][:_ERROR_LINES] if errors else lines[-_TAIL_LINES:]

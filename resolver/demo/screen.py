@@ -1,8 +1,11 @@
-"""The live view of a terminal: one frame that stays where it is."""
+"""The view of the running demo: a frame that stays where it is, or lines without a terminal."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -12,12 +15,78 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .ledger import Counts
-from .shortened import SHORTENED
-from .view import Scene, clock, half_times, op_times, percentile, seconds_text
+from .processes import SHORTENED
+from .reading import Counts, Latency
 
 WIDTH = 96
-_EVERY_SECONDS = 0.25
+_EVENTS = 5
+_FRAME_SECONDS = 0.25
+
+
+@dataclass
+class Scene:
+    """The content of the view: the play changes it, views draw it."""
+
+    seconds: float
+    kills_planned: int
+    phase: str = "starting"
+    shop: str = "not started"
+    kills: int = 0
+    counts: Counts = field(default_factory=Counts)
+    pending: int = 0
+    latencies: Sequence[Latency] = ()
+    sending_since: float | None = None
+    sent_for: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def sending(self) -> float:
+        """Seconds for which orders have been sent."""
+        since = self.sending_since
+        return self.sent_for if since is None else time.monotonic() - since
+
+    @property
+    def rate(self) -> float:
+        """Orders a second, over the whole time of sending."""
+        return self.counts.begun / self.sending if self.sending >= 1 else 0.0
+
+    @property
+    def latency_texts(self) -> list[tuple[str, str]]:
+        """Median and 99th percentile from the op, and from the half, to the visible message."""
+        kinds = zip(*self.latencies, strict=True) if self.latencies else ((), ())
+        return [(_percentile(kind, 0.5), _percentile(kind, 0.99)) for kind in kinds]
+
+
+class Lines:
+    """Plain lines: phases, events, and now and then a summary."""
+
+    def __init__(self, every_seconds: float = 5.0) -> None:
+        self._every = every_seconds
+        self._due = 0.0
+        self._phase = ""
+
+    def draw(self, scene: Scene) -> None:
+        if scene.phase != self._phase:
+            self._phase = scene.phase
+            self.tell(scene, scene.phase)
+        if time.monotonic() >= self._due:
+            self._sum_up(scene)
+
+    def tell(self, scene: Scene, event: str) -> None:
+        print(f"{clock(scene.elapsed)}  {event}", flush=True)
+
+    def close(self, scene: Scene) -> None:
+        self._sum_up(scene)
+
+    def _sum_up(self, scene: Scene) -> None:
+        if scene.counts.begun:
+            self._due = time.monotonic() + self._every
+            self.tell(scene, summary(scene))
 
 
 class Screen:
@@ -31,11 +100,11 @@ class Screen:
 
     def draw(self, scene: Scene) -> None:
         if time.monotonic() >= self._due:
-            self._due = time.monotonic() + _EVERY_SECONDS
+            self._due = time.monotonic() + _FRAME_SECONDS
             self._live.update(frame(scene, self._width), refresh=True)
 
     def tell(self, scene: Scene, event: str) -> None:
-        """Events are in the scene; draw them at once."""
+        """Draw at once: the event is in the scene."""
         self._due = 0.0
         self.draw(scene)
 
@@ -45,11 +114,27 @@ class Screen:
         self._live.stop()
 
 
+#: A view draws a scene, as often as it likes, and tells each event once.
+View = Lines | Screen
+
+
+def summary(scene: Scene) -> str:
+    """Return the summary in one line."""
+    c = scene.counts
+    undeliverable = f", {c.undeliverable:,} undeliverable" if c.undeliverable else ""
+    half, most = scene.latency_texts[0]
+    return (
+        f"{c.begun:,} orders: {c.committed:,} committed ({c.committed_by_check:,} by check), "
+        f"{c.rolled_back:,} rolled back ({c.rolled_back_by_check:,} by check), "
+        f"{c.discarded:,} discarded{undeliverable}, {scene.pending:,} pending; "
+        f"{c.checks:,} checks, {scene.kills} kills; op to visible p50 {half}, p99 {most}"
+    )
+
+
 def frame(scene: Scene, width: int = WIDTH) -> Panel:
     """Return the whole view; its height never changes."""
     parts: list[RenderableType] = [
-        _heading(scene),
-        _progress(scene),
+        *_heading(scene),
         Text(),
         _outcomes(scene.counts),
         Text(),
@@ -60,20 +145,17 @@ def frame(scene: Scene, width: int = WIDTH) -> Panel:
     return Panel(Group(*parts), title="txresolver demo", box=box.ROUNDED, width=width)
 
 
-def _heading(scene: Scene) -> Table:
-    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(Text(scene.phase, "bold"), Text(f"running for {clock(scene.elapsed)}", "dim"))
-    return grid
-
-
-def _progress(scene: Scene) -> Table:
-    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    grid.add_column(ratio=1)
-    grid.add_column(justify="right", no_wrap=True)
+def _heading(scene: Scene) -> Iterable[Table]:
     placed = f"orders placed for {clock(scene.sending)} of {clock(scene.seconds)}"
-    grid.add_row(ProgressBar(scene.seconds, scene.sending), Text(placed, "dim"))
+    yield _sides(Text(scene.phase, "bold"), f"running for {clock(scene.elapsed)}")
+    yield _sides(ProgressBar(scene.seconds, scene.sending), placed)
+
+
+def _sides(left: RenderableType, right: str) -> Table:
+    grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    grid.add_column(ratio=1, no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_row(left, Text(right, "dim"))
     return grid
 
 
@@ -83,44 +165,62 @@ def _outcomes(c: Counts) -> Table:
     for name in ("transactions", "by the shop", "by check"):
         table.add_column(name, justify="right", width=12)
     table.add_column("", style="dim", no_wrap=True)
-    table.add_row(*_split("committed", "green", c.committed, c.committed_by_check))
-    table.add_row(*_split("rolled back", "yellow", c.rolled_back, c.rolled_back_by_check))
-    limit = SHORTENED["transaction_check_max"]
-    table.add_row(Text("discarded", "red"), f"{c.discarded:,}", "-", "-", f"after {limit} checks")
+    for name, colour, total, by_check in (
+        ("committed", "green", c.committed, c.committed_by_check),
+        ("rolled back", "yellow", c.rolled_back, c.rolled_back_by_check),
+    ):
+        by_shop = total - by_check
+        table.add_row(Text(name, colour), f"{total:,}", f"{by_shop:,}", f"{by_check:,}")
+    limit = f"after {SHORTENED['transaction_check_max']} checks"
+    table.add_row(Text("discarded", "red"), f"{c.discarded:,}", "-", "-", limit)
     table.add_row(Text("undeliverable", "magenta"), f"{c.undeliverable:,}", "-", "-")
     return table
 
 
-def _split(name: str, colour: str, total: int, by_check: int) -> tuple[Text, str, str, str]:
-    return Text(name, colour), f"{total:,}", f"{total - by_check:,}", f"{by_check:,}"
-
-
 def _figures(scene: Scene) -> Table:
-    """Return what is counted beside the outcomes, on the left, and latencies on the right."""
+    """Return the counts beside the outcomes on the left, and latencies on the right."""
     c = scene.counts
-    op, half = op_times(scene), half_times(scene)
+    op, half = scene.latency_texts
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(width=16)
-    table.add_column(width=12, justify="right")
-    table.add_column(width=4)
-    table.add_column(width=24)
-    table.add_column(width=10, justify="right")
-    table.add_column(width=10, justify="right")
-    table.add_row("orders begun", f"{c.begun:,}", "", Text("latency", "dim"),
-                  Text("p50", "dim"), Text("p99", "dim"))  # fmt: skip
-    table.add_row("pending", Text(f"{scene.pending:,}", "bold"), "", "op stored → visible",
-                  *(seconds_text(percentile(op, share)) for share in (0.5, 0.99)))  # fmt: skip
-    table.add_row("checks sent", f"{c.checks:,}", "", "half stored → visible",
-                  *(seconds_text(percentile(half, share)) for share in (0.5, 0.99)))  # fmt: skip
-    table.add_row("delivered", f"{c.delivered:,}", "", "orders a second", f"{scene.rate:.0f}")
+    for width, is_number in (
+        (16, False),
+        (12, True),
+        (4, False),
+        (24, False),
+        (10, True),
+        (10, True),
+    ):
+        table.add_column(width=width, justify="right" if is_number else "left")
     killed = f"{scene.kills} of {scene.kills_planned}"
+    heads = (Text(head, "dim") for head in ("latency", "p50", "p99"))
+    table.add_row("orders begun", f"{c.begun:,}", "", *heads)
+    table.add_row("pending", Text(f"{scene.pending:,}", "bold"), "", "op stored → visible", *op)
+    table.add_row("checks sent", f"{c.checks:,}", "", "half stored → visible", *half)
+    table.add_row("delivered", f"{c.delivered:,}", "", "orders a second", f"{scene.rate:.0f}")
     table.add_row("shop killed", killed, "", f"the shop {scene.shop}")
     return table
 
 
 def _events(scene: Scene) -> list[Text]:
     lines = [
-        Text.assemble((clock(when), "dim"), "  ", what, no_wrap=True, overflow="ellipsis")
-        for when, what in scene.events
+        Text.assemble((clock(when), "dim"), "  ", event, no_wrap=True, overflow="ellipsis")
+        for when, event in scene.events
     ]
-    return lines + [Text()] * ((scene.events.maxlen or 0) - len(lines))
+    return lines + [Text()] * (_EVENTS - len(lines))
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Return the value that `share` of the others do not exceed; None without values."""
+    if not values:
+        return None
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def _percentile(seconds: Sequence[float], share: float) -> str:
+    value = percentile(seconds, share)
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def clock(seconds: float) -> str:
+    """Write minutes and seconds."""
+    return f"{int(seconds) // 60:02}:{int(seconds) % 60:02}"

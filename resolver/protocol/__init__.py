@@ -1,10 +1,22 @@
-"""The protocol: typed records and their Kafka encoding, used by both sides (docs/protocol.md)."""
+"""Typed records of the protocol and their Kafka encoding, for producer and resolver.
+
+docs/protocol.md describes them.
+"""
 
 from .check import Check, decode_check
-from .half import Half, decode_half
+from .claim import Act, Claim, decode_claim
+from .fence import (
+    decode_half_fence,
+    fence_record,
+    half_fence_record,
+    is_fence,
+    is_half_fence,
+)
+from .half import Half, HalfId, decode_half
 from .names import Names, legal_group, legal_topic
-from .op import Element, Op, TransactionStatus, decode_op, fence_record, is_fence
+from .op import Element, Op, TransactionStatus, decode_op
 from .outputs import (
+    FAST_DELIVERY,
     DiscardReason,
     HalfAt,
     Outcome,
@@ -18,14 +30,20 @@ from .outputs import (
     discarded_record,
     fitted,
 )
+from .parked import Release, decode_parked, parked_record, release_record
 from .record import Headers, Record, StoredRecord, record_bytes
+from .revoked import decode_revoked, is_revoked, revoked_record
 
 __all__ = [
+    "FAST_DELIVERY",
+    "Act",
     "Check",
+    "Claim",
     "DiscardReason",
     "Element",
     "Half",
     "HalfAt",
+    "HalfId",
     "Headers",
     "Names",
     "Op",
@@ -33,6 +51,7 @@ __all__ = [
     "QuarantineReason",
     "Record",
     "Refused",
+    "Release",
     "Resolution",
     "Source",
     "StoredRecord",
@@ -40,14 +59,24 @@ __all__ = [
     "check_record",
     "commit_record",
     "decode_check",
+    "decode_claim",
     "decode_half",
+    "decode_half_fence",
     "decode_op",
+    "decode_parked",
     "decode_resolution",
+    "decode_revoked",
     "discarded_record",
     "fence_record",
     "fitted",
+    "half_fence_record",
     "is_fence",
+    "is_half_fence",
+    "is_revoked",
     "legal_group",
     "legal_topic",
+    "parked_record",
     "record_bytes",
+    "release_record",
+    "revoked_record",
 ]

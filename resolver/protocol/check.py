@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import MalformedHalf
 from . import names as n
-from .half import Half, decode_half
+from .half import Half, HalfId, decode_half
 from .record import Headers, short
 
 _HALF_OFFSET = re.compile(rb"([0-9]{1,10}):([0-9]{1,19})")
@@ -16,14 +16,14 @@ _TIMES = re.compile(rb"([0-9]{1,10})")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A request to say what became of a transaction; `times` counts from 1.
+    """The question about a half that no op has ended in time; `times` counts its checks, from 1.
 
-    `truncated`: the half did not fit into its check, and is here cut.
+    `truncated` is true where the half did not fit into its check: body and headers are cut here,
+    and a key that is too long is None.
     """
 
     half: Half
-    queue: int
-    offset: int
+    half_id: HalfId
     times: int
     truncated: bool = False
 
@@ -31,8 +31,11 @@ class Check:
 def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> Check:
     """Decode a record of a check topic; raises `MalformedHalf`.
 
-    The message's own key is not in a check (the transaction id is the record's key).
+    The record's own key is the transaction id: the message's key is the first header.
     """
+    key = None
+    if headers and headers[0][0] == n.KEY:
+        key, headers = headers[0][1], headers[1:]
     marks: dict[str, bytes | None] = {}
     rest: Headers = []
     for name, value in headers:
@@ -42,10 +45,10 @@ def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> C
             raise MalformedHalf(f"header {name} of a check is repeated")
         else:
             marks[name] = value
-    queue, offset = _numbers(n.HALF_OFFSET, marks, _HALF_OFFSET)
+    half_id = HalfId(*_numbers(n.HALF_OFFSET, marks, _HALF_OFFSET))
     (times,) = _numbers(n.TRANSACTION_CHECK_TIMES, marks, _TIMES)
-    half = decode_half(None, body, rest, prefix)
-    return Check(half, queue, offset, times, truncated=marks.get(n.TRUNCATED) == b"true")
+    half = decode_half(key, body, rest, prefix)
+    return Check(half, half_id, times, truncated=marks.get(n.TRUNCATED) == b"true")
 
 
 def _numbers(name: str, marks: dict[str, bytes | None], form: re.Pattern[bytes]) -> list[int]:

@@ -1,7 +1,8 @@
-"""Half messages: stored in `tx.half`, visible to nobody until an op commits them."""
+"""Halves: messages that are stored in `tx.half`, invisible until an op commits them."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..errors import MalformedHalf
@@ -9,14 +10,28 @@ from . import names as n
 from .record import Headers, Record, short, text
 
 _MOST_DIGITS = 18
+#: More characters than any fast id has.
+_LONGEST_FAST_ID = 512
+
+
+class HalfId(NamedTuple):
+    """The identity of a transaction: the place of its half in the half topic."""
+
+    queue: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}:{self.offset}"
 
 
 class Half(NamedTuple):
-    """A half message. `headers` are the user's own, in their order; `key` and `body` untouched.
+    """A half. `headers` are the user's own, in their order; `key` and `body` are untouched.
 
-    A named tuple, frozen and the cheapest to make: the resolver makes one for each transaction.
+    `immunity_seconds` is the header's value if it is a whole number above 0, else None. `fast_id`
+    is the transactional id by which the producer may commit the half itself, None without one.
 
-    `immunity_seconds` is what the header says if that is a whole number above 0, else None.
+    A half is a named tuple, frozen and the cheapest to make: the resolver makes one for each
+    transaction.
     """
 
     transaction_id: str
@@ -28,6 +43,7 @@ class Half(NamedTuple):
     headers: Headers
     real_qid: int | None = None
     immunity_seconds: int | None = None
+    fast_id: str | None = None
 
     def to_record(self, half_topic: str, queue: int = -1) -> Record:
         """Encode as a record of the half topic."""
@@ -43,6 +59,8 @@ class Half(NamedTuple):
         if self.immunity_seconds is not None:
             immunity = str(self.immunity_seconds).encode()
             headers.append((n.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity))
+        if self.fast_id is not None:
+            headers.append((n.FAST, self.fast_id.encode()))
         return Record(half_topic, self.key, self.body, headers + self.headers, queue)
 
 
@@ -51,7 +69,7 @@ def decode_half(
 ) -> Half:
     """Decode a record of the half topic (or of a check topic, without its output headers).
 
-    Raises `MalformedHalf` naming the header and its value.
+    Raises `MalformedHalf` with the header's name and value.
     """
     protocol: dict[str, bytes | None] = {}
     user: Headers = []
@@ -59,7 +77,7 @@ def decode_half(
         name = header[0]
         if name in n.HALF_HEADERS:
             if name in protocol:
-                raise MalformedHalf(f"header {name} is repeated; send it once")
+                raise MalformedHalf(f"header {name} is repeated", remedy="send it once")
             protocol[name] = header[1]
         elif name in n.OUTPUT_HEADERS:
             raise MalformedHalf(f"header {name} is reserved for this system's outputs")
@@ -67,9 +85,10 @@ def decode_half(
             user.append(header)
     if protocol.get(n.TRAN_MSG) != b"true":
         raise _illegal(n.TRAN_MSG, protocol, "must be 'true'")
+    transaction_id, group = _transaction_id(protocol), _group(protocol, prefix)
     return Half(
-        transaction_id=_transaction_id(protocol),
-        group=_group(protocol, prefix),
+        transaction_id=transaction_id,
+        group=group,
         topic=_topic(protocol, prefix),
         born_at_ms=_born_at(protocol),
         key=key,
@@ -77,6 +96,7 @@ def decode_half(
         headers=user,
         real_qid=_real_qid(protocol),
         immunity_seconds=parse_immunity(protocol.get(n.CHECK_IMMUNITY_TIME_IN_SECONDS)),
+        fast_id=_fast_id(protocol, group, prefix),
     )
 
 
@@ -129,6 +149,21 @@ def _real_qid(protocol: dict[str, bytes | None]) -> int | None:
     if not _is_whole(value) or int(value) > n.MAX_PARTITION:
         raise _illegal(n.REAL_QID, protocol, "must be a partition's number")
     return int(value)
+
+
+def _fast_id(protocol: dict[str, bytes | None], group: str, prefix: str) -> str | None:
+    if n.FAST not in protocol:
+        return None
+    value = _text(n.FAST, protocol)
+    if len(value) > _LONGEST_FAST_ID or not _is_fast_id(value, group, prefix):
+        rule = f"must be {n.Names(prefix).fast_id(group, '')!r} and 1-64 of a-z A-Z 0-9 . _ -"
+        raise _illegal(n.FAST, protocol, rule)
+    return value
+
+
+@lru_cache(maxsize=4096)  # a producer's halves have one id
+def _is_fast_id(value: str, group: str, prefix: str) -> bool:
+    return n.Names(prefix).is_fast_id(value, group)
 
 
 def _text(name: str, protocol: dict[str, bytes | None]) -> str:

@@ -1,8 +1,8 @@
-"""Op messages: commit, rollback or unknown, pointing at halves by their queue offset."""
+"""Ops: commit, rollback or unknown, for halves that they name by their offsets in the queue."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -12,12 +12,26 @@ from ..errors import MalformedOp
 from . import names as n
 from .record import Headers, Record, short
 
-#: Of an actor, in what is said of an element that is refused.
+#: Characters of an actor that are kept for a single element of its op.
 _ACTOR_CHARACTERS = 200
 
 
 class TransactionStatus(str, Enum):
-    """What is known of a local transaction."""
+    """The state of a local transaction, as an application or a listener reports it.
+
+    Attributes:
+        COMMIT_MESSAGE: The local transaction has committed: make the message visible.
+        ROLLBACK_MESSAGE: The local transaction has not committed and never will: drop the message.
+        UNKNOWN: Not known yet: the resolver asks again by a check.
+
+    Example:
+        ```python
+        def execute_local_transaction(self, message, arg):
+            if place_order(arg, message.transaction_id):  # commits in the database
+                return TransactionStatus.COMMIT_MESSAGE
+            return TransactionStatus.ROLLBACK_MESSAGE
+        ```
+    """
 
     COMMIT_MESSAGE = "COMMIT_MESSAGE"
     ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"
@@ -28,7 +42,7 @@ _STATES = {status.value: status for status in TransactionStatus}
 
 
 class Element(NamedTuple):
-    """One half's end within an op: its place there, the half's offset and transaction id."""
+    """One position in an op, with the offset and the transaction id of its half."""
 
     position: int
     offset: int
@@ -37,9 +51,14 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An op: one state for many halves of one queue, each element judged on its own.
+    """An op: one state for many halves of one queue. Each element is judged on its own.
 
-    `malformed` holds the refused elements: their index and why.
+    An op without elements is the announcement of an agent: `UNKNOWN`, with `from_check`.
+
+    A `delivered` commit was written in one Kafka transaction with its halves' messages. `fast` is
+    False if the sender of an `UNKNOWN` will not commit the halves so.
+
+    `malformed` has the refused elements: their index and the reason.
     """
 
     state: TransactionStatus
@@ -49,14 +68,21 @@ class Op:
     remark: str | None = None
     actor: str | None = None
     malformed: tuple[tuple[int, str], ...] = ()
+    delivered: bool = False
+    fast: bool = True
+
+    @property
+    def announces(self) -> bool:
+        """Whether the op names no half, and so announces an agent of its group."""
+        return not self.elements and not self.malformed
 
     def about(self, *elements: Element) -> Op:
-        """Return the op with only these elements, and with none of its texts that may be long.
+        """Return the op with only these elements, without its remark and with its actor cut.
 
-        What is kept or said of each element may not grow with what else its op has.
+        The space for one element, kept or reported, must not depend on the other content of its op.
         """
         actor = self.actor and self.actor[:_ACTOR_CHARACTERS]
-        return Op(self.state, self.group, elements, self.from_check, None, actor)
+        return replace(self, elements=elements, remark=None, actor=actor, malformed=())
 
     def to_record(self, op_topic: str, queue: int) -> Record:
         """Encode as a record of the op topic's partition `queue`."""
@@ -70,29 +96,23 @@ class Op:
             "offsets": [element.offset for element in self.elements],
             "transaction_ids": [element.transaction_id for element in self.elements],
             "from_check": self.from_check,
-            # Anybody's text, which may hold what UTF-8 can't: a remark must not fail.
+            # Replace characters that UTF-8 can't encode: anybody may write a remark, and its op
+            # must not fail.
             "remark": self.remark and self.remark.encode("utf-8", "replace").decode(),
         }
         if self.actor is not None:
             body["actor"] = self.actor
+        if self.delivered:
+            body["delivered"] = True
+        if not self.fast:
+            body["fast"] = False
         return orjson.dumps(body)
 
 
-def fence_record(op_topic: str, queue: int) -> Record:
-    """Return a fence: an empty record that only moves the queue's watermark."""
-    return Record(op_topic, None, b"", [(n.TAGS, n.FENCE_TAG)], queue)
-
-
-def is_fence(value: bytes | None, headers: Headers | None) -> bool:
-    """Whether a record of the op topic is a fence."""
-    return not value and headers == [(n.TAGS, n.FENCE_TAG)]
-
-
 def decode_op(value: bytes | None, headers: Headers) -> Op:
-    """Decode a record of the op topic that is no fence.
+    """Decode a record of the op topic that is no fence; unknown fields are ignored.
 
     Raises `MalformedOp` if the record as a whole is refused; refused elements are in `malformed`.
-    Fields that are not known are passed over.
     """
     tags = [value for name, value in headers if name == n.TAGS]
     if tags != [n.OP_TAG]:
@@ -100,14 +120,14 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
         raise MalformedOp(f"header TAGS is {found}; an op has it once, as b'd'")
     body = _body(value)
     offsets, ids = _list(body, "offsets"), _list(body, "transaction_ids")
-    if len(offsets) != len(ids) or not offsets:
+    if len(offsets) != len(ids) or not (offsets or _may_announce(body)):
         raise MalformedOp(
             f"{len(offsets)} offsets and {len(ids)} transaction_ids; an op needs as many of "
             "each, at least one"
         )
     if len(offsets) > n.MAX_OP_ELEMENTS:
         raise MalformedOp(
-            f"{len(offsets)} elements; an op has at most {n.MAX_OP_ELEMENTS}: send several"
+            f"{len(offsets)} elements; an op has at most {n.MAX_OP_ELEMENTS}", remedy="send several"
         )
     elements: list[Element] = []
     malformed: list[tuple[int, str]] = []
@@ -117,7 +137,7 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
             elements.append(Element(index, offset, transaction_id))
         else:
             malformed.append((index, error))
-    return Op(
+    op = Op(
         state=_state(body),
         group=_group(body),
         elements=tuple(elements),
@@ -125,13 +145,30 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
         remark=_optional_text(body, "remark"),
         actor=_actor(body),
         malformed=tuple(malformed),
+        delivered=_flag(body, "delivered"),
+        fast=_flag(body, "fast", absent=True),
     )
+    _refuse_contradictions(op)
+    return op
+
+
+def _refuse_contradictions(op: Op) -> None:
+    decides = op.from_check or op.actor is not None
+    if op.delivered and (op.state is not TransactionStatus.COMMIT_MESSAGE or decides):
+        raise MalformedOp(
+            "delivered is true; only a producer's COMMIT_MESSAGE has it, with neither from_check "
+            "nor actor"
+        )
+    if not op.fast and (op.state is not TransactionStatus.UNKNOWN or decides):
+        raise MalformedOp(
+            "fast is false; only a producer's UNKNOWN has it, with neither from_check nor actor"
+        )
 
 
 def _body(value: bytes | None) -> dict[str, Any]:
     try:
-        # In brackets: where two blanks follow the first one, and dense JSON follows them, orjson
-        # since 3.11 sets too little memory aside, and refuses what is right.
+        # Put the value in brackets. If two blanks follow its first bracket, and dense JSON follows
+        # them, orjson since 3.11 reserves too little memory, and refuses legal JSON.
         bodies = orjson.loads(b"[%b]" % (value or b""))
     except orjson.JSONDecodeError as error:
         raise MalformedOp(f"the value is not JSON: {error}") from error
@@ -145,7 +182,8 @@ def _body(value: bytes | None) -> dict[str, Any]:
 
 def _state(body: dict[str, Any]) -> TransactionStatus:
     state = body.get("state")
-    # An enum would write out what it does not know: that may be nested too deep.
+    # Look the state up here. The enum would quote an unknown value in its error, and the value may
+    # be nested too deep to be written.
     if not isinstance(state, str) or state not in _STATES:
         raise MalformedOp(f"state is {short(state)}; it must be {', '.join(_STATES)}")
     return _STATES[state]
@@ -158,6 +196,10 @@ def _group(body: dict[str, Any]) -> str:
     return group
 
 
+def _may_announce(body: dict[str, Any]) -> bool:
+    return body.get("state") == "UNKNOWN" and body.get("from_check") is True
+
+
 def _list(body: dict[str, Any], name: str) -> list[Any]:
     value = body.get(name)
     if not isinstance(value, list):
@@ -165,8 +207,8 @@ def _list(body: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _flag(body: dict[str, Any], name: str) -> bool:
-    value = body.get(name, False)
+def _flag(body: dict[str, Any], name: str, absent: bool = False) -> bool:
+    value = body.get(name, absent)
     if not isinstance(value, bool):
         raise MalformedOp(f"{name} is {short(value)}; it must be true or false")
     return value

@@ -1,4 +1,4 @@
-"""What the resolver writes: commits, checks, resolutions, discarded and quarantined records."""
+"""Records that the resolver writes: commits, checks, resolutions, discards and quarantine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import orjson
 from ..errors import ProtocolError
 from . import names as n
 from .half import Half
-from .record import Headers, Record, header_bytes, record_bytes, short
+from .record import Headers, Record, headers_bytes, record_bytes, short
 
-#: What the marks of a quarantined record take at most, with room for some of the record.
+#: Smallest limit of a cut record in bytes: room for all marks and for some of the record.
 LEAST_QUARANTINE_BYTES = 4096
 _MAX_ERROR_BYTES = 1024
 
 
 class Outcome(str, Enum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     COMMIT = "COMMIT"
     ROLLBACK = "ROLLBACK"
@@ -37,7 +37,7 @@ class Source(str, Enum):
 
 
 class DiscardReason(str, Enum):
-    """Why a message is in `tx.discarded`."""
+    """The reason why a message is in `tx.discarded`."""
 
     CHECK_MAX = "CHECK_MAX"
     EXPIRED = "EXPIRED"
@@ -45,7 +45,7 @@ class DiscardReason(str, Enum):
 
 
 class QuarantineReason(str, Enum):
-    """Why a record, or an element of an op, was refused."""
+    """The reason why a record, or an element of an op, was refused."""
 
     MALFORMED_HALF = "MALFORMED_HALF"
     MALFORMED_OP = "MALFORMED_OP"
@@ -54,7 +54,11 @@ class QuarantineReason(str, Enum):
     TRANSACTION_MISMATCH = "TRANSACTION_MISMATCH"
     CONFLICTING_END = "CONFLICTING_END"
     LATE_END = "LATE_END"
-    NO_PERMISSION = "NO_PERMISSION"
+    DELIVERED_TWICE = "DELIVERED_TWICE"
+
+
+#: Value of `delivery` where the producer wrote the message together with its op.
+FAST_DELIVERY = "FAST"
 
 
 class HalfAt(NamedTuple):
@@ -72,7 +76,11 @@ class HalfAt(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """The outcome of one transaction; times in ms, `ended_at` the op's LogAppendTime."""
+    """The outcome of one transaction. Times are in ms since 1970.
+
+    `ended_at` is the LogAppendTime of the op that ended the transaction. `delivery` is
+    `FAST_DELIVERY` if the producer has delivered the message itself, None if the resolver has.
+    """
 
     transaction_id: str
     queue: int
@@ -90,20 +98,24 @@ class Resolution(NamedTuple):
     decided_at: int
     batch_id: int
     query_id: str
+    delivery: str | None = None
 
     def to_record(self, resolution_topic: str) -> Record:
         """Encode as a record of the resolution topic."""
-        key = self.transaction_id.encode()
-        return Record(resolution_topic, key, orjson.dumps(self._asdict()), [])
+        body = self._asdict()
+        if self.delivery is None:
+            del body["delivery"]
+        return Record(resolution_topic, self.transaction_id.encode(), orjson.dumps(body), [])
 
 
 def commit_record(at: HalfAt) -> Record:
-    """Return the committed message: what the application sent, bit for bit, and where from."""
+    """Return the commit: the message as the application sent it, bit for bit, and its origin."""
     half = at.half
     headers: Headers = [
         *half.headers,
         (n.UNIQ_KEY, half.transaction_id.encode()),
         (n.PGROUP, half.group.encode()),
+        *[header for header in at.all_headers if header[0] == n.BORN_TIMESTAMP],
         (n.HALF_OFFSET, at.half_offset.encode()),
     ]
     partition = -1 if half.real_qid is None else half.real_qid
@@ -111,21 +123,25 @@ def commit_record(at: HalfAt) -> Record:
 
 
 def check_record(at: HalfAt, checks: int, names: n.Names) -> Record:
-    """Return the request that asks the group what became of a transaction."""
+    """Return the check that asks the group about a transaction.
+
+    The half's key is the first header: there a user's header of that name can't be taken for it.
+    """
     return Record(
         names.check(at.half.group),
         at.half.transaction_id.encode(),
         at.half.body,
-        [*at.all_headers, *_checked(at, checks)],
+        [(n.KEY, at.half.key), *at.all_headers, *_checked(at, checks)],
     )
 
 
 def discarded_record(
     at: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
 ) -> Record:
-    """Return the message of a transaction that was given up."""
+    """Return the record for `tx.discarded` of a message that was given up or can't be delivered."""
     headers: Headers = [
-        *at.all_headers,
+        # Nobody delivers this half any more. An operator may bring it back as a new one.
+        *[header for header in at.all_headers if header[0] != n.FAST],
         *_checked(at, checks),
         (n.REASON, reason.value.encode()),
     ]
@@ -153,9 +169,9 @@ class Refused(NamedTuple):
     headers: Headers
 
     def to_record(self, names: n.Names, max_bytes: int) -> Record:
-        """Encode as a record of the quarantine topic, cut so that it takes `max_bytes` at most.
+        """Encode as a record of the quarantine topic, cut to `max_bytes`.
 
-        At least `LEAST_QUARANTINE_BYTES`: what says why is never cut off.
+        `max_bytes` is at least `LEAST_QUARANTINE_BYTES`: the marks with the reason are never cut.
         """
         marks: Headers = [
             (n.REASON, self.reason.value.encode()),
@@ -168,14 +184,14 @@ class Refused(NamedTuple):
         return fitted(record, max_bytes)
 
 
-#: As long as the longest legal one: a transaction id, of characters of four bytes.
+#: Longest legal value of a half's header in bytes: a transaction id with four bytes a character.
 _MAX_HALF_HEADER_BYTES = 4 * n.MAX_TRANSACTION_ID_LENGTH
 
 
 def fitted(record: Record, max_bytes: int) -> Record:
-    """Return an output cut so that it takes `max_bytes` at most, and marked so; itself if it fits.
+    """Return the record if it takes at most `max_bytes`; else a cut one with the mark `TRUNCATED`.
 
-    At least `LEAST_QUARANTINE_BYTES`: what this system's own headers say is never cut off.
+    `max_bytes` is at least `LEAST_QUARANTINE_BYTES`: this system's own headers are never cut.
     """
     if max_bytes < LEAST_QUARANTINE_BYTES:
         raise ValueError(f"max_bytes is {max_bytes}; give {LEAST_QUARANTINE_BYTES} or more")
@@ -189,9 +205,10 @@ def fitted(record: Record, max_bytes: int) -> Record:
 
 
 def _apart(headers: Headers) -> tuple[Headers, Headers]:
-    """Return the headers that may be cut off, and those that may not.
+    """Return the headers that may be cut, and the headers that may not.
 
-    These are this system's, the last of each name, and what makes a half one.
+    The second kind are this system's output headers and the protocol's headers of a half. Of a name
+    that is repeated, only the last is of this kind.
     """
     last = {name: place for place, (name, _) in enumerate(headers) if name in n.OUTPUT_HEADERS}
     last |= {
@@ -207,16 +224,16 @@ def _apart(headers: Headers) -> tuple[Headers, Headers]:
 def _cut(
     key: bytes | None, value: bytes | None, headers: Headers, max_bytes: int
 ) -> tuple[bytes | None, bytes | None, Headers]:
-    """Cut headers and key to a quarter each, the value to what is left."""
+    """Cut headers and key to a quarter of the room each, and the value to the rest."""
     kept: Headers = []
     room = max_bytes // 4
     for header in headers:
-        room -= header_bytes(header)
+        room -= headers_bytes([header])
         if room < 0:
             break
         kept.append(header)
     key = None if key is None else key[: max_bytes // 4]
-    left = max_bytes - len(key or b"") - sum(map(header_bytes, kept))
+    left = max_bytes - len(key or b"") - headers_bytes(kept)
     return key, None if value is None else value[:left], kept
 
 
@@ -227,13 +244,14 @@ def _cut_text(text: str, max_bytes: int) -> bytes:
 
 
 def decode_resolution(value: bytes | None) -> Resolution:
-    """Decode a record of the resolution topic; fields that are not known are passed over.
+    """Decode a record of the resolution topic; unknown fields are ignored.
 
-    Only this system writes it: `ProtocolError` says that something else did.
+    Only this system writes the topic: `ProtocolError` says that another client did.
     """
     try:
         said: dict[str, Any] = orjson.loads(value or b"")
-        fields = {name: said[name] for name in Resolution._fields}
+        fields = {name: said[name] for name in Resolution._fields if name != "delivery"}
+        fields["delivery"] = said.get("delivery")
         fields["outcome"] = Outcome(fields["outcome"])
         fields["source"] = Source(fields["source"])
     except (KeyError, TypeError, ValueError) as error:

@@ -1,7 +1,8 @@
-"""A Kafka record as both sides see it."""
+"""Kafka records: to be produced, and as they are stored."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 #: Kafka headers in their order; names may repeat, values may be null.
@@ -33,33 +34,39 @@ class StoredRecord(NamedTuple):
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return what a record takes at most: its lengths, offset and time are written as varints."""
-    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    for header in headers:
-        size += header_bytes(header)
+    """Return the most bytes that a record takes; its lengths, offset and time are varints."""
+    return _RECORD_OVERHEAD + len(key or b"") + len(value or b"") + headers_bytes(headers)
+
+
+def headers_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """Return the most bytes that headers take."""
+    size = 0
+    for name, value in headers:  # one loop without calls: each half's headers go through it
+        # Encode only where needed: a character has up to four bytes, most names are ASCII, and the
+        # question is cheaper.
+        size += _HEADER_OVERHEAD + (len(name) if name.isascii() else len(name.encode()))
+        if value:
+            size += len(value)
     return size
 
 
-def header_bytes(header: tuple[str, bytes | None]) -> int:
-    """Return what a header takes at most."""
-    name, value = header
-    # A character is up to four bytes; most names are ASCII, and asking is cheaper.
-    name_bytes = len(name) if name.isascii() else len(name.encode())
-    return name_bytes + len(value or b"") + _HEADER_OVERHEAD
-
-
 def text(value: bytes) -> str | None:
-    """Decode a header's value as UTF-8; None if it is not."""
+    """Decode a header's value as UTF-8; return None if it is not."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def short(value: object) -> str:
-    """Quote a value in an error's text, at most 80 characters of it: it may be anybody's.
+def printable(text: str) -> str:
+    """Return a text without control characters: anybody may write an id or a remark."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
-    Of what holds other values only the size is told: it may be nested too deep to be written.
+
+def short(value: object) -> str:
+    """Quote a value in an error's text, at most 80 characters of it: it may come from anybody.
+
+    Of a list or an object only the size is quoted: it may be nested too deep to be written.
     """
     if isinstance(value, (list, dict)):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"

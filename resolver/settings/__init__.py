@@ -1,4 +1,4 @@
-"""Settings: what they are, where they come from, and their table in docs/settings.md.
+"""Settings: their definitions, their sources, and their table in docs/settings.md.
 
 | layer, the later wins | example |
 | --- | --- |
@@ -9,9 +9,9 @@
 """
 
 from .command import load_for_command
-from .definition import Definition, definitions
+from .definition import Definition
 from .groups import Group
-from .model import Settings
+from .model import Settings, definitions
 from .options import MASK, is_secret, masked
 
 __all__ = [

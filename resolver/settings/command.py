@@ -1,4 +1,4 @@
-"""Settings as the commands load them: `--config F`, `--set name=value`, and their own options."""
+"""Loads the settings of a command: `--config F`, `--set name=value`, and its own options."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from ..errors import SettingsError
 from .model import Settings
+from .options import refused_by_librdkafka
 
-#: What an operator edits, in a checkout of the project; an installed package has none.
+#: File that an operator edits in a checkout of the project; an installed package has none.
 PROJECT_CONFIG = Path(__file__).parents[2] / "conf" / "resolver.toml"
 
 
@@ -22,8 +23,8 @@ def load_for_command(
 ) -> Settings:
     """Load the settings of a command.
 
-    `config` is the project's conf/resolver.toml unless given; `options` are settings that the
-    command has an option of its own for (None: not given), and win over `--set`.
+    `config` is the project's conf/resolver.toml unless given. `options` are settings for which the
+    command has an option of its own (None: not given). They win over `--set`.
     """
     if config is None and PROJECT_CONFIG.is_file():
         config = _as_seen_from_here(PROJECT_CONFIG)
@@ -35,21 +36,24 @@ def load_for_command(
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """Parse what `--set` was given; raises `SettingsError` without quoting a value."""
+    """Parse the values of `--set`; raises `SettingsError` without quoting a value."""
     parsed: dict[str, str] = {}
     for assignment in assignments:
         left, equals, value = assignment.partition("=")
-        # Behind a name may be a secret whose = was forgotten or is another sign; it may end in =.
+        # Quote the name alone: behind it may be a secret whose = was forgotten or is another sign.
+        # The secret may end in =.
         name, *more = re.split(r"[\s:]", left.strip(), maxsplit=1)
         if not equals or not name or more:
-            raise SettingsError(f"--set needs name=value, such as --set queues=4 (got {name!r})")
+            raise SettingsError(
+                f"--set needs name=value (got {name!r})", remedy="give such as --set queues=4"
+            )
         parsed[name] = value
     return parsed
 
 
 def check_with_librdkafka(options: Mapping[str, str]) -> None:
-    """Refuse options that librdkafka does not know or take, by making a client of them."""
-    # Imported here: settings are also read where no Kafka client is, in Spark's Python workers.
+    """Refuse options that librdkafka does not know or take, by making a client with them."""
+    # Import here: settings are also read without a Kafka client, in Spark's Python workers.
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -58,10 +62,8 @@ def check_with_librdkafka(options: Mapping[str, str]) -> None:
     try:
         AdminClient(client)
     except KafkaException as error:
-        raise SettingsError(
-            f"[kafka] is refused by librdkafka: {error.args[0].str()}; its options are listed in "
-            "its CONFIGURATION.md"
-        ) from error
+        reason = error.args[0].str()
+        raise refused_by_librdkafka("[kafka] is refused by librdkafka", reason) from error
 
 
 def _as_seen_from_here(path: Path) -> Path:

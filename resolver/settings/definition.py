@@ -1,4 +1,4 @@
-"""What is known of a setting besides its value; kept as metadata of the dataclass's fields."""
+"""The definition of a setting: all but its value. It is metadata of the dataclass's field."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, TypeVar, cast
 
 from ..errors import SettingsError
+from ..protocol.record import short
 
 T = TypeVar("T", bound="bool | int | str")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -14,7 +15,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A setting: bounds are inclusive, `rocketmq` is RocketMQ's name where it has one."""
+    """The definition of a setting: bounds are inclusive, `rocketmq` is RocketMQ's name, if any."""
 
     name: str
     default: bool | int | str
@@ -31,7 +32,7 @@ class Definition:
 
     @property
     def bounds(self) -> str:
-        """Say the legal range; every number has one."""
+        """The legal range as text; every number has one."""
         return "" if self.least is None else f"{self.least} to {self.most}"
 
     def parse(self, written: str) -> bool | int | str:
@@ -55,7 +56,8 @@ class Definition:
         bounds = f" from {self.bounds}" if self.bounds else ""
         unit = f" ({self.unit})" if self.unit else ""
         return SettingsError(
-            f"{self.name} is {_short(value)}; give {self.kind}{bounds}{unit}, as in {self.example}"
+            f"{self.name} is {short(value)}",
+            remedy=f"give {self.kind}{bounds}{unit}, as in {self.example}",
         )
 
     @property
@@ -95,13 +97,6 @@ def definitions_of(settings_class: Any) -> dict[str, Definition]:
     }
 
 
-def definitions() -> dict[str, Definition]:
-    """Return every setting but the tables [kafka] and [spark], by name."""
-    from .model import DEFINITIONS  # the model is made of this module's fields
-
-    return dict(DEFINITIONS)
-
-
 def toml_value(value: bool | int | str) -> str:
     """Write a value as TOML."""
     if isinstance(value, bool):
@@ -112,8 +107,3 @@ def toml_value(value: bool | int | str) -> str:
 def _definition(known: Field[Any]) -> Definition:
     default: Any = known.default
     return Definition(name=known.name, default=default, **known.metadata["setting"])
-
-
-def _short(value: object) -> str:
-    written = repr(value)
-    return written if len(written) <= 80 else written[:77] + "..."

@@ -1,6 +1,6 @@
-"""Write docs/settings.md and conf/resolver.toml from the code: `python -m resolver.settings.docs`.
+"""Writes docs/settings.md and conf/resolver.toml from the code: `python -m resolver.settings.docs`.
 
-Both are in the repository, and a test fails when they differ from what is written here.
+Both files are in the repository. A test fails when they differ from this module's output.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from .definition import Definition, definitions, toml_value
+from .definition import Definition, toml_value
 from .layers import NO_SETTINGS
+from .model import definitions
 from .options import kafka_refused, spark_refused
 
 ROOT = Path(__file__).parents[2]
@@ -83,8 +84,9 @@ topics = []
 
 | key | without it | meaning |
 | --- | --- | --- |
-| `topics` | those of `[groups."*"]`, else any | The real topics that the group's messages may go to: names, or how names begin followed by `*`. A half for another is refused, into quarantine (NO_PERMISSION). |
+| `topics` | those of `[groups."*"]`, else any | The real topics that the group's messages may go to: names, or how names begin followed by `*`. A commit to another topic ends as UNDELIVERABLE. |
 | `principal` | no rights are granted | Who the group's applications are to Kafka: `txresolver topics create --acls` grants them what a group needs. |
+| `fast` | `false` | Whether the group's producers deliver commits themselves (`fast=True`). Then `--acls` also grants them Write on `topics`, and on their fast ids. |
 
 The group is what a half says of itself: see *Security* in the
 [protocol](protocol.md#9-security) for what this keeps out, and what it does not.

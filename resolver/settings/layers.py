@@ -1,4 +1,4 @@
-"""Where values come from: a file, the environment, the command; merged, the later wins."""
+"""Sources of values: a file, the environment, the command. They are merged; the later wins."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ Layer = dict[str, tuple[Any, str]]
 
 TABLES = ("kafka", "spark")
 PREFIX = "TXRESOLVER_"
-#: Variables with the prefix that are no settings, and what they are.
+#: Variables with the prefix that are no settings, and their meaning.
 NO_SETTINGS = {
     "TXRESOLVER_JAR_CACHE": "Where the jars of Kafka and of Spark's connectors are kept, instead "
     "of `txresolver/jars` in `$XDG_CACHE_HOME` (`~/.cache`).",
     "TXRESOLVER_BROKER_HEAP": "Options of the embedded broker's JVM, instead of `-Xms256m -Xmx1g`.",
-    "TXRESOLVER_HOME": "The home that the notebook shows, instead of `.txresolver/demo`.",
+    "TXRESOLVER_HOME": "The home that the notebooks show, instead of `.txresolver/demo`.",
+    "TXRESOLVER_VERIFY": "1: producers ask their listeners before each commit, as a check would. "
+    "`verify` of a producer wins.",
 }
 
 
@@ -51,7 +53,7 @@ def from_file(path: Path, definitions: Definitions) -> Layer:
 def from_environment(environ: Mapping[str, str], definitions: Definitions) -> Layer:
     """Read TXRESOLVER_NAME, TXRESOLVER_KAFKA__OPTION_NAME and TXRESOLVER_SPARK__...
 
-    Underscores after the double one stand for dots. A name in capitals is lowered; Spark's
+    Underscores after the double underscore stand for dots. A name in capitals is lowered. Spark's
     names in mixed case are written as they are: TXRESOLVER_SPARK__spark_driver_maxResultSize.
     """
     layer: Layer = {}
@@ -65,7 +67,7 @@ def from_environment(environ: Mapping[str, str], definitions: Definitions) -> La
 
 
 def from_overrides(overrides: Mapping[str, str], definitions: Definitions) -> Layer:
-    """Read what `--set name=value` gave."""
+    """Read the values of `--set name=value`."""
     return {
         _canonical(name): _parse(name, value, definitions, "--set")
         for name, value in overrides.items()
@@ -94,13 +96,13 @@ def known(name: str, definitions: Definitions, origin: str) -> Definition:
     if name in definitions:
         return definitions[name]
     raise SettingsError(
-        f"unknown setting {name!r} ({origin}){_suggestion(name, definitions)}; "
-        "`txresolver config` lists all settings"
+        f"unknown setting {name!r} ({origin}){_suggestion(name, definitions)}",
+        remedy="see all settings with `txresolver config`",
     )
 
 
 def text(value: object) -> str:
-    """Write a value as a file or the command would."""
+    """Write a value as a file or a command has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -109,12 +111,15 @@ def _parse(name: str, written: str, definitions: Definitions, origin: str) -> tu
     if table in TABLES and option:
         return written, origin
     if table == GROUPS:
-        raise SettingsError(f"{name} ({origin}) can be given in a file only, in [groups.<name>]")
+        raise SettingsError(
+            f"{name} ({origin}) can be given in a file only",
+            remedy="give it there, in [groups.<name>]",
+        )
     return known(name, definitions, origin).parse(written), origin
 
 
 def _canonical(name: str) -> str:
-    """Complete a Spark setting's name: `spark.driver.memory` is what people write for it."""
+    """Complete a Spark setting's name: people write `spark.driver.memory` for it."""
     table, _, option = name.partition(".")
     if table == "spark" and option and not option.startswith(("spark.", "kafka.")):
         return f"spark.{name}"
@@ -136,10 +141,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return read
     except OSError as error:
         raise SettingsError(
-            f"can't read the settings file {path}: {error.strerror}; give a readable one"
+            f"can't read the settings file {path}: {error.strerror}", remedy="give a readable one"
         ) from error
     except ValueError as error:  # not TOML, or not UTF-8
-        raise SettingsError(f"{path} is not TOML: {error}") from error
+        raise SettingsError(
+            f"{path} is not TOML: {error}", remedy="write it as conf/resolver.toml is written"
+        ) from error
 
 
 def _options(table: str, value: Any, path: Path) -> Iterator[tuple[str, str]]:
@@ -151,14 +158,15 @@ def _options(table: str, value: Any, path: Path) -> Iterator[tuple[str, str]]:
         yield _canonical(table), text(value)
     else:
         raise SettingsError(
-            f"{table} in {path} is {type(value).__name__}; give "
-            + ("text, a number, or true or false" if "." in table else f"a table, [{table}]")
+            f"{table} in {path} is {type(value).__name__}",
+            remedy="give "
+            + ("text, a number, or true or false" if "." in table else f"a table, [{table}]"),
         )
 
 
 def _groups(value: Any, path: Path) -> Iterator[tuple[str, Group]]:
     if not isinstance(value, dict):
-        raise SettingsError(f"groups in {path} is {value!r}; give tables, [groups.orders]")
+        raise SettingsError(f"groups in {path} is {value!r}", remedy="give tables, [groups.orders]")
     for name, section in value.items():
         yield f"{GROUPS}.{name}", read_group(name, section, path)
 

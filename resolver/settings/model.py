@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import layers
-from .definition import definitions_of, setting
+from .definition import Definition, definitions_of, setting
 from .groups import Group, check_groups
 from .options import check_kafka, check_spark, masked
 from .rules import check_rules
@@ -17,7 +17,9 @@ KAFKA = "Kafka"
 TRANSACTIONS = "Transactions"
 RESOLVE = "The resolve query"
 LAND = "The land query"
+KEEPING = "Keeping the tables"
 PRODUCER = "Producer and agent"
+WATCH = "Metrics and health"
 
 _INT = 2**31 - 1
 _DAY_MS = 86_400_000
@@ -28,10 +30,14 @@ _YEAR_HOURS = 8_760
 class Settings:
     """The effective settings. Frozen; make a changed one with `dataclasses.replace`.
 
-    `kafka` holds librdkafka options that every client gets, `spark` Spark's own configuration
-    and, as `kafka.*`, options of Spark's Java Kafka client; `groups` what producer groups may do,
-    by name, `*` for all others. `origins` says where a value comes from: "default", "file F",
-    "env VAR", "--set". Every way to make one raises `SettingsError`.
+    Four fields are tables, not single settings:
+
+    - `kafka` has librdkafka's options for every client.
+    - `spark` has Spark's own configuration and, as `kafka.*`, options of Spark's Java Kafka client.
+    - `groups` has the rights of producer groups by name, with `*` for all others.
+    - `origins` has the source of each value: "default", "file F", "env VAR" or "--set".
+
+    Every way to make settings raises `SettingsError` for an illegal value.
     """
 
     bootstrap_servers: str = setting(
@@ -118,7 +124,7 @@ class Settings:
     )
     reject_transaction_message: bool = setting(
         False,
-        "Whether new halves are refused, into quarantine (NO_PERMISSION).",
+        "Whether new transactions are refused; a commit of a new half ends as UNDELIVERABLE.",
         section=TRANSACTIONS,
         rocketmq="rejectTransactionMessage",
     )
@@ -167,6 +173,20 @@ class Settings:
         unit="ms",
         bounds=(10, _DAY_MS),
     )
+    revocations_at_once: int = setting(
+        8,
+        "Fast ids that are revoked at a time; of more, those that are wanted longest come first.",
+        section=RESOLVE,
+        unit="ids",
+        bounds=(1, 1_000),
+    )
+    stuck_ms: int = setting(
+        2_000,
+        "Time after which a producer's open transaction that holds up an op partition is ended.",
+        section=RESOLVE,
+        unit="ms",
+        bounds=(100, _DAY_MS),
+    )
 
     land_trigger_interval_ms: int = setting(
         10_000,
@@ -181,6 +201,56 @@ class Settings:
         section=LAND,
         unit="records",
         bounds=(1, 100_000_000),
+    )
+
+    keep_half_days: int = setting(
+        0,
+        "Days of table `half` that `txresolver maintain` keeps; 0: all.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_op_days: int = setting(
+        0,
+        "The same of table `op`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_check_days: int = setting(
+        0,
+        "The same of table `check`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_discarded_days: int = setting(
+        0,
+        "The same of table `discarded`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_quarantine_days: int = setting(
+        0,
+        "The same of table `quarantine`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_parked_days: int = setting(
+        0,
+        "The same of table `parked`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
+    )
+    keep_resolution_days: int = setting(
+        0,
+        "The same of table `resolution`; as many as of `half`, or more.",
+        section=KEEPING,
+        unit="days",
+        bounds=(0, 36_500),
     )
 
     op_max_bytes: int = setting(
@@ -231,7 +301,18 @@ class Settings:
         bounds=(1, _DAY_MS),
     )
 
-    # Not in repr, which ends up in logs: they may hold passwords.
+    metrics_address: str = setting(
+        "",
+        "Where `up` and the jobs serve /metrics, /livez and /readyz, host:port; empty: nowhere.",
+        section=WATCH,
+    )
+    agent_metrics_address: str = setting(
+        "",
+        "Where `txresolver agent` serves the same, host:port; empty: nowhere.",
+        section=WATCH,
+    )
+
+    # Keep these out of repr, which ends up in logs: they may hold passwords.
     kafka: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
     spark: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
     groups: dict[str, Group] = field(default_factory=dict, hash=False)
@@ -284,3 +365,8 @@ class Settings:
 
 
 DEFINITIONS = definitions_of(Settings)
+
+
+def definitions() -> dict[str, Definition]:
+    """Return every setting except the tables [kafka] and [spark], by name."""
+    return dict(DEFINITIONS)

@@ -1,4 +1,4 @@
-"""The options of [kafka] and [spark]: passed through, save those that are ours; secrets masked."""
+"""Options of [kafka] and [spark]: passed through, except the resolver's own. Secrets are masked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import SettingsError
 
 MASK = "********"
 
-#: When in doubt, mask: a hidden path costs a look into a file, a shown key costs the cluster.
+#: Mask when in doubt: a hidden path costs a look into a file, a shown key costs the cluster.
 _SECRET = re.compile(r"pass|secret|token|jaas|credential|private|key|\.pem|auth.*config", re.I)
 _SECRET_VALUE = re.compile(r"pass|secret|token|://[^/\s]*@|BEGIN [A-Z ]*KEY", re.I)
 
@@ -58,23 +58,23 @@ _OURS_SPARK = _OURS_JAVA | {
 
 
 def check_kafka(options: Mapping[str, str]) -> None:
-    """Refuse librdkafka options that are ours; raises `SettingsError` with the reason."""
+    """Refuse librdkafka options that the resolver sets; raises `SettingsError` with the reason."""
     _check("kafka", options, _OURS_KAFKA)
 
 
 def check_spark(options: Mapping[str, str]) -> None:
-    """Refuse Spark settings that are ours, and keys that are neither spark.* nor kafka.*."""
+    """Refuse Spark settings that the resolver sets, and keys other than spark.* and kafka.*."""
     _check("spark", options, _OURS_SPARK)
     for key in options:
         if not key.startswith(("spark.", "kafka.")):
             raise SettingsError(
-                f"{key!r} in [spark] is no Spark setting; give spark.{key}, or kafka.{key} "
-                "for an option of Spark's Kafka client"
+                f"{key!r} in [spark] is no Spark setting",
+                remedy=f"give spark.{key}, or kafka.{key} for an option of Spark's Kafka client",
             )
 
 
 def is_secret(key: str, value: str = "") -> bool:
-    """Whether an option must not be shown, going by its name and what it looks like."""
+    """Whether an option must not be shown, judged by its name and its value."""
     return bool(_SECRET.search(key) or _SECRET_VALUE.search(value))
 
 
@@ -86,11 +86,18 @@ def masked(options: Mapping[str, str]) -> dict[str, str]:
 def _check(table: str, options: Mapping[str, str], ours: Mapping[str, str]) -> None:
     for key, value in options.items():
         if not isinstance(key, str) or not key:
-            raise SettingsError(f"[{table}] has an option without a name; name it or remove it")
+            raise SettingsError(
+                f"[{table}] has an option without a name", remedy="name it or remove it"
+            )
         if not isinstance(value, str):
-            raise SettingsError(f"{key!r} in [{table}] must be text, not {type(value).__name__}")
+            raise SettingsError(
+                f"{key!r} in [{table}] must be text, not {type(value).__name__}",
+                remedy="put it in quotes",
+            )
         if key in ours:
-            raise SettingsError(f"{key!r} can't be set in [{table}]: {ours[key]}; remove it")
+            raise SettingsError(
+                f"{key!r} can't be set in [{table}]: {ours[key]}", remedy="remove it"
+            )
 
 
 def kafka_refused() -> dict[str, str]:
@@ -101,3 +108,16 @@ def kafka_refused() -> dict[str, str]:
 def spark_refused() -> dict[str, str]:
     """Return the options that can't be in [spark], with the reasons."""
     return dict(_OURS_SPARK)
+
+
+def refused_by_librdkafka(cause: str, reason: str) -> SettingsError:
+    """Return the error for options that librdkafka refuses for a reason, with a remedy."""
+    if "GSSAPI" not in reason:
+        return SettingsError(
+            f"{cause}: {reason}", remedy="see librdkafka's CONFIGURATION.md for its options"
+        )
+    return SettingsError(
+        f"{cause}: {reason}. The wheel of confluent-kafka has no Kerberos",
+        remedy="build confluent-kafka on a librdkafka with GSSAPI (docs/versions.md), or log in "
+        "by SCRAM-SHA-512, OAUTHBEARER, PLAIN or a client's certificate",
+    )

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from e2e.world import World
 
 from resolver.broker import Broker
+from tests.support.world import World
 
 from .process import Process
-from .standalone import Cluster, running_cluster
+from .standalone import Cluster, page_command, running_cluster
 
 PROJECT = Path(__file__).parents[2]
-LOGGING = f"-Dlog4j2.configurationFile={PROJECT / 'pipelines' / 'log4j2.properties'}"
+LOGGING = f"-Dlog4j2.configurationFile={PROJECT / 'resolver' / 'spark' / 'log4j2.properties'}"
 QUEUES = 2
 
 #: Submits pipelines/NAME.py with arguments; `log` names its output, else NAME. Without `ship` the
@@ -50,7 +50,7 @@ def node_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project as the README has it made for --py-files."""
+    """The project as docs/cluster.md has it made for --py-files."""
     archive = tmp_path_factory.mktemp("shipped") / "txresolver.zip"
     made = [sys.executable, "-m", "zipfile", "-c", str(archive), "resolver", "pipelines"]
     subprocess.run(made, cwd=PROJECT, check=True)
@@ -77,12 +77,20 @@ def submit(cluster: Cluster, node_python: Path, shipped: Path, world: World) -> 
             "transaction_timeout_ms": 3_600_000,
         }
         settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+        names = {
+            "txresolver.zip": str(shipped),
+            "resolver/spark/": f"{PROJECT / 'resolver' / 'spark'}/",
+            "conf/": f"{PROJECT / 'conf'}/",
+            "kafka1:9092": world.bootstrap,
+            "/shared": str(cluster.folder / "shared"),
+        }
+        page = page_command(job, names)
         process = cluster.submit(
             f"{world.prefix}{log or job}",
             node_python if ship else Path(sys.executable),
             PROJECT / "pipelines" / f"{job}.py",
-            ["--bootstrap-servers", world.bootstrap, *settings, *arguments],
-            [*(["--py-files", str(shipped)] if ship else []), "--driver-java-options", LOGGING],
+            [*page.arguments, *settings, *arguments],  # of one that comes twice the last counts
+            page.options if ship else ["--driver-java-options", LOGGING],
         )
         running.append(process)
         return process

@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 
 from resolver.broker.guard import Guarded
+from tests.support.patience import PATIENCE_SECONDS
 
-#: Until something must have happened, on a busy machine.
-PATIENCE_SECONDS = 180.0
 _GRACE_SECONDS = 20.0
 _LOOK_SECONDS = 0.05
 #: What would change a cluster or a job and comes from whoever runs the tests.
@@ -73,6 +72,6 @@ class Process:
 
 def _started_by(pid: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from pipelines.session import spark_session
 from resolver.settings import load_for_command
+from resolver.spark.session import spark_session
 
 
-def found(_: Iterator[int]) -> Iterator[str]:
+def found(_: Iterable[int]) -> Iterator[str]:
     import resolver
 
     yield os.path.abspath(resolver.__file__)

@@ -1,4 +1,4 @@
-"""Both jobs on a standalone cluster, submitted as the README has it."""
+"""Both jobs on a standalone cluster, submitted as docs/cluster.md has it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
-from e2e.world import ROLLBACK, Sent, World, header
+
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Submit
-from .process import PATIENCE_SECONDS, Process
+from .process import Process
 from .standalone import Cluster
+
+#: Lines of a job that starts, runs some batches and is stopped.
+MOST_LINES = 60
 
 
 def test_each_is_delivered_and_lands_once_over_a_restart(
@@ -23,8 +28,9 @@ def test_each_is_delivered_and_lands_once_over_a_restart(
     landing = ("land", "--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "land"))
 
     resolve, land = submit(*resolving), submit(*landing)
-    resolve.until_said("resolving:")
-    land.until_said("landing:")
+    resolve.until_said("took over")
+    resolve.until_said("ready:")
+    land.until_said("ready:")
     committed, rolled_back = send(world), send(world)
     end(world, committed, rolled_back)
     assert delivered(world, committed) == once(committed)
@@ -32,6 +38,9 @@ def test_each_is_delivered_and_lands_once_over_a_restart(
     for job in (resolve, land):
         job.signal(signal.SIGTERM)
     assert [job.exit_code() for job in (resolve, land)] == [0, 0], resolve.said() + land.said()
+    for job in (resolve, land):  # not the thousands of lines that Spark writes by itself
+        assert "falling behind" not in job.said()
+        assert len(job.said().splitlines()) < MOST_LINES, job.said()
     spark = tmp_path / "resolve" / "spark"
     assert batches(spark / "offsets") == batches(spark / "commits")
     assert shipped_to_executors(cluster)

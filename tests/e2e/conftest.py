@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.resolve import Resolve
 from resolver.broker import Broker
+from resolver.resolve.job import Resolve
 from resolver.settings import Settings
-
-from .world import World
+from tests.support.world import World
 
 QUEUES = 2
 

@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from tests.support.world import Sent
+
 from .ledger_story import Story
-from .world import Sent
 
 Row = dict[str, Any]
 

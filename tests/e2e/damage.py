@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from resolver.audit.report import Invariant
+from tests.support.world import Sent
 
 from .copied import Copy, Row, as_if_of, more, of, place_of
 from .ledger_story import Story
-from .world import Sent
 
 #: An offset that no half and no op has reached.
 FAR = 10**9
@@ -87,6 +87,7 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
     yield from _damage_limits(copy, story, plain)
     yield from _damage_checks(copy, story, next(plain))
     yield from _damage_copies(copy, story)
+    yield from _damage_fast(copy, story, next(plain))
     yield from _damage_refusals(copy, story, plain)
     copy.save()
 
@@ -277,6 +278,21 @@ def _damage_malformed(
     yield Damage("malformed op not in quarantine", Invariant.QUARANTINE, None, None)
     copy.remove_where("quarantine", lambda row: row["value"] == b"not JSON")
     yield Damage("what is no op at all, not in quarantine", Invariant.QUARANTINE, None, None)
+
+
+def _damage_fast(copy: Copy, story: Story, slow: Sent) -> Iterator[Damage]:
+    named = story.by_name
+    copy.change("resolution", named["fast"], delivery=None)
+    yield _done(
+        "said to be the resolver's, and its producer delivered it",
+        Invariant.FIRST_END,
+        named["fast"],
+    )
+    copy.remove_where("op", lambda row: row["tag"] == "revoked")
+    yield _done("ended before its fast id was revoked", Invariant.FIRST_END, named["fast_waited"])
+    yield _done("asked about before that", Invariant.REVOKED, named["fast_asked"])
+    _refuse_end(copy, story, slow, copy.last_end(slow), "DELIVERED_TWICE")
+    yield _done("delivered by its producer too", Invariant.NOT_TWICE, slow)
 
 
 def _refuse(copy: Copy, malformed: Sent, half: Sent, reason: str) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 
 from resolver.audit.report import Invariant
+from resolver.kafka.topic_admin import await_topics
 from resolver.protocol import Headers, Record
-from resolver.topic_admin import await_topics
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import Sent, header, headers_of
 
 from .damage import Damage
 from .ledger_story import Story
-from .world import Sent, header, headers_of
 
 Change = Callable[[Record], list[Record]]
 
@@ -29,7 +30,7 @@ def forget_landed(story: Story) -> None:
         for partition in topics[name].partitions
     ]
     for deleted in world.admin.delete_records(places).values():
-        deleted.result(30)
+        deleted.result(PATIENCE_SECONDS)
 
 
 def commit_unlanded(story: Story) -> None:
@@ -51,7 +52,8 @@ def damage_topic(story: Story) -> Iterator[Damage]:
         changes[sent.at] = change
         yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
     placed = story.committed[40]
-    changes[placed.at] = lambda record: _changed(record, partition=(record.partition + 1) % 3)
+    changes[placed.at] = lambda record: []
+    moved = _record(kept[placed.at])
     yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
     for sent in (story.by_name["asked"], story.by_name["settled"]):
         # Nothing that was committed before is there: as if the topic was made after them.
@@ -60,15 +62,17 @@ def damage_topic(story: Story) -> Iterator[Damage]:
     ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]
     for sent in ghosts:
         yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)
-    world.admin.delete_topics([world.real])[world.real].result(30)
+    world.admin.delete_topics([world.real])[world.real].result(PATIENCE_SECONDS)
     world.await_gone(world.real)
     world.make_topic(world.real, world.partitions)
     await_topics(world.admin, [world.real])
     records = [
         changed
         for at, message in kept.items()
-        for changed in changes.get(at, lambda record: [record])(_record(message))
+        for changed in changes.get(at, _unchanged)(_record(message))
     ]
+    # Last: before a message of an earlier op that message would be out of order too.
+    records += _changed(moved, partition=(moved.partition + 1) % 3)
     _produce(story, [*records, *(_ghost(sent) for sent in ghosts)])
 
 
@@ -101,9 +105,13 @@ def _produce(story: Story, records: list[Record]) -> None:
             record.key,
             record.partition,
             timestamp=record.timestamp_ms,
-            headers=record.headers,
+            headers=list(record.headers),
         )
-    assert story.world.producer.flush(60) == 0
+    assert story.world.producer.flush(PATIENCE_SECONDS) == 0
+
+
+def _unchanged(record: Record) -> list[Record]:
+    return [record]
 
 
 def _changed(record: Record, **fields: Any) -> list[Record]:

@@ -12,13 +12,15 @@ from typing import Any
 from confluent_kafka import Message
 from pyspark.sql import SparkSession
 
-from pipelines.land import land_query
-from pipelines.resolve import Resolve
-from pipelines.running import finish_batch
-from resolver.protocol import Element, Op, Record, TransactionStatus
+from resolver.ledger.landing import land_query
+from resolver.protocol import Element, HalfAt, Op, Record, TransactionStatus, commit_record
+from resolver.protocol.names import RESUMES
+from resolver.resolve.job import Resolve
 from resolver.settings import Settings
-
-from .world import COMMIT, PATIENCE_SECONDS, ROLLBACK, UNKNOWN, Sent, World
+from resolver.spark.running import finish_batch
+from tests.support.leftovers import wait_until
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import COMMIT, ROLLBACK, UNKNOWN, Sent, World
 
 QUEUES = 2
 SHORT: dict[str, Any] = {
@@ -91,6 +93,7 @@ def tell(
 def _happen(story: Story) -> None:
     world = story.world
     _by_checks(story)
+    _fast(story)
     for queue in range(QUEUES):
         halves = [
             world.message(
@@ -138,6 +141,24 @@ def _answer_until_given_up(story: Story) -> None:
         asked = now
 
 
+def _fast(story: Story) -> None:
+    """One that its producer delivers, one whose end waits, and one that is asked about."""
+    world, names = story.world, story.world.names
+    fast_id = names.fast_id(world.group, "story")
+    for name in ("fast", "fast_waited", "fast_asked"):
+        story.send(name, fast_id=fast_id)
+    sent = story.by_name["fast"]
+    headers = sent.half.to_record(names.half).headers
+    at = HalfAt(sent.queue, sent.offset, sent.stored_at_ms, sent.half, headers)
+    world.produce([commit_record(at)])
+    story.op(sent, delivered=True)
+    story.op(story.by_name["fast_waited"])
+    asked = story.by_name["fast_asked"].half.transaction_id.encode()
+    checks = world.reader(names.check(world.group))
+    wait_until(lambda: asked in {check.key() for check in checks.all()})
+    story.op(story.by_name["fast_asked"], from_check=True)
+
+
 def _refused(story: Story) -> None:
     """Ends and records that count for nothing, and what can't be delivered."""
     world, names = story.world, story.world.names
@@ -154,15 +175,19 @@ def _refused(story: Story) -> None:
     story.op(story.by_name["pending"], group="others")
     story.undeliverable = world.send_halves([world.message(topic="nowhere") for _ in range(3)])
     world.end(*story.undeliverable)
+    old = story.undeliverable[0].at.encode()
+    resumed = world.send_half(headers=[("a", b"1"), (RESUMES, old)])
+    world.end(resumed)
+    story.committed.append(resumed)
     _op_with_blanks(story, story.send("spaced"))
     _op_too_deep_for_spark(story, story.send("deep", queue=1))
     story.op(story.by_name["deep"], ROLLBACK)
-    good = world.message().to_record(names.half, 0)
+    kept = world.message()
+    good = kept.to_record(names.half, 0)
     broken = [pair for pair in good.headers if pair[0] != "PGROUP"]
     element = b'{"state":"COMMIT_MESSAGE","group":"orders","offsets":["x"],"transaction_ids":["y"]}'
     (malformed,) = world.produce([Record(names.half, None, b"malformed", broken, 0)])
-    id_ = dict(broken)["UNIQ_KEY"].decode()
-    half = world.message(transaction_id=id_)
+    half = world.message(transaction_id=kept.transaction_id)
     story.by_name["malformed"] = Sent(half, 0, malformed.offset() or 0, 0)
     world.produce(
         [
@@ -204,7 +229,7 @@ def _end_the_rest(story: Story) -> None:
             sent = world.send_halves([world.message(real_qid=queue) for _ in range(8)], queue)
             world.end(*sent)
             story.committed += sent
-        # asked, late, settled, given_up, spaced, deep, four that are refused something
-        ended = len(story.committed) + len(story.rolled_back) + len(story.undeliverable) + 10
+        # asked, late, settled, given_up, spaced, deep, four that are refused something, three fast
+        ended = len(story.committed) + len(story.rolled_back) + len(story.undeliverable) + 13
         world.resolutions(ended)
     world.quarantined(13)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from leftovers import PATIENCE_SECONDS, processes_in, wait_until
 
-from .commands import Command, command
+from tests.support.commands import Command, command
+from tests.support.leftovers import processes_in, wait_until
+from tests.support.patience import WHOLE_RUN_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -60,9 +61,8 @@ def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
     audited = named_audit((tmp_path / "last.log").read_text(), tmp_path)
     assert (audited.exit_code(), "The audit holds." in audited.said()) == (0, True), audited.said()
     assert "warning" not in audited.said()
-    unsaid = Command("audit", f"--home={home}", log=tmp_path / "unsaid.log")
-    unsaid.exit_code()
-    assert "decides by transaction_timeout_ms=1500 (here 6000)" in unsaid.said()
+    with command("audit", f"--home={home}", log=tmp_path / "unsaid.log") as unsaid:
+        unsaid.until_said("decides by transaction_timeout_ms=1500 (here 6000)")
 
 
 def named_audit(said: str, folder: Path) -> Command:
@@ -75,7 +75,7 @@ def named_audit(said: str, folder: Path) -> Command:
 def run(home: Path, log: Path, seconds: int) -> int:
     """Run a demo to its end; return how many orders its comparison was about."""
     running = demo(home, log, "--seconds", str(seconds))
-    assert running.process.wait(PATIENCE_SECONDS) == 0, running.said()[-3_000:]
+    assert running.process.wait(WHOLE_RUN_SECONDS) == 0, running.said()[-3_000:]
     holds = HOLDS.search(running.said())
     assert holds, running.said()[-3_000:]
     assert "\x1b" not in running.said()

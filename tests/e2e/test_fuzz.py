@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz.system import SETTINGS, System
 from pyspark.sql import SparkSession
 
-from pipelines.land import land_query
+from resolver.ledger.landing import land_query
 from resolver.settings import Settings
+from tests.fuzz.system import SETTINGS, System
+from tests.support.world import World
 
 from .conftest import QUEUES, Resolving
-from .world import World
 
 
 def test_whatever_is_sent_nothing_stops_and_nothing_is_missing(

@@ -8,13 +8,20 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Producer
-from leftovers import wait_until
 from pyspark.sql import SparkSession
 
 from resolver.protocol import Half, Headers, Record
+from tests.support.leftovers import wait_until
+from tests.support.world import (
+    ROLLBACK,
+    Sent,
+    World,
+    header,
+    headers_of,
+    value_of,
+)
 
 from .conftest import Resolving
-from .world import PATIENCE_SECONDS, Sent, World, header, headers_of
 
 PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 ANY_BYTES = bytes(range(256))
@@ -41,6 +48,7 @@ def test_messages_are_delivered_bit_for_bit(world: World, resolving: Resolving) 
             *half.headers,
             ("UNIQ_KEY", half.transaction_id.encode()),
             ("PGROUP", half.group.encode()),
+            ("BORN_TIMESTAMP", str(half.born_at_ms).encode()),
             ("HALF_OFFSET", one.at.encode()),
         ]
         assert message.timestamp()[1] == one.stored_at_ms
@@ -72,10 +80,14 @@ def test_keys_go_where_the_java_partitioner_puts_them(
         world.end(*sent)
         delivered = world.committed(len(keys))
 
-    java = spark.sparkContext._jvm.org.apache.kafka.common.utils.Utils
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = jvm.org.apache.kafka.common.utils.Utils
     for message in delivered:
-        expected = java.toPositive(java.murmur2(bytearray(message.key()))) % world.partitions
-        assert message.partition() == expected, message.key()
+        key = message.key()
+        assert key is not None
+        expected = java.toPositive(java.murmur2(bytearray(key))) % world.partitions
+        assert message.partition() == expected, key
 
 
 def test_malformed_records_are_quarantined_and_their_neighbours_unharmed(
@@ -183,18 +195,31 @@ def test_a_half_that_fits_only_compressed_stops_nobody(world: World, resolving: 
     for cut in (check, discarded):
         assert header(cut, "TRUNCATED") == "true"
         assert header(cut, "UNIQ_KEY") == large.transaction_id
-        assert 1_000_000 < len(cut.value()) < 2_000_000
+        assert 1_000_000 < len(value_of(cut)) < 2_000_000
     assert sorted(outcomes.values()) == ["COMMIT", "UNDELIVERABLE"]
 
 
-def test_new_transactions_are_refused_while_the_settings_say_so(
+def test_a_commit_that_the_policy_refuses_is_undeliverable_and_not_lost(
     world: World, resolving: Resolving
 ) -> None:
+    """The policy counts that a half was read by, also when it ends under another one."""
     with resolving(reject_transaction_message=True):
-        sent = world.send_half()
-        (refused,) = world.quarantined(1)
-    assert header(refused, "REASON") == "NO_PERMISSION"
-    assert header(refused, "SOURCE") == f"{world.names.half}:0:{sent.offset}"
+        at_once, later, dropped = (world.send_half(body=b"kept") for _ in range(3))
+        world.end(at_once)
+        world.end(dropped, state=ROLLBACK)
+        world.outcomes(2)
+    with resolving():
+        world.end(later)
+        outcomes = world.outcomes(3)
+        gone = world.discarded(2)
+    lost = {at_once.half.transaction_id, later.half.transaction_id}
+    dropped_too = {dropped.half.transaction_id: "ROLLBACK"}
+    assert outcomes == dict.fromkeys(lost, "UNDELIVERABLE") | dropped_too
+    assert {header(one, "UNIQ_KEY") for one in gone} == lost
+    assert {header(one, "REASON") for one in gone} == {"UNDELIVERABLE"}
+    assert {one.value() for one in gone} == {b"kept"}
+    said = "new transactions are refused while reject_transaction_message is set"
+    assert {header(one, "ERROR") for one in gone} == {said}
 
 
 def _without(record: Record, name: str) -> Record:
@@ -216,7 +241,9 @@ def test_batches_leave_no_socket_open_in_sparks_jvm(
     spark: SparkSession, world: World, resolving: Resolving
 ) -> None:
     """Spark 4.2.0 by itself leaves one open for each task that decides."""
-    jvm = psutil.Process(spark._jvm.ProcessHandle.current().pid())
+    java = spark._jvm
+    assert java is not None
+    jvm = psutil.Process(java.ProcessHandle.current().pid())
 
     def left_open() -> int:
         return sum(one.status == psutil.CONN_CLOSE_WAIT for one in jvm.net_connections("tcp"))
@@ -226,4 +253,4 @@ def test_batches_leave_no_socket_open_in_sparks_jvm(
         for batches in range(1, 11):
             world.end(world.send_half())
             world.committed(batches)
-        wait_until(lambda: left_open() <= before, PATIENCE_SECONDS)
+        wait_until(lambda: left_open() <= before)

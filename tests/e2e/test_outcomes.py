@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import pytest
+
+from tests.support.world import COMMIT, ROLLBACK, UNKNOWN, Sent, World, header, value_of
+
 from .conftest import Resolving
-from .world import COMMIT, ROLLBACK, UNKNOWN, Sent, World, header
 
 #: Short, but in the proportions of the defaults.
 FAST: dict[str, Any] = {
@@ -35,7 +39,7 @@ def test_the_worked_example_of_rocketmq(world: World, resolving: Resolving) -> N
         outcomes = world.outcomes(7)
     ends = [outcomes[sent.half.transaction_id] for sent in (four, five, six)]
     assert ends == ["COMMIT", "ROLLBACK", "COMMIT"]
-    assert sorted(message.value() for message in world.committed(6)) == [
+    assert sorted(value_of(message) for message in world.committed(6)) == [
         b"1",
         b"2",
         b"3",
@@ -92,19 +96,26 @@ def test_after_the_last_answered_check_it_is_discarded_once(
 
 
 def test_unanswered_checks_count_where_the_settings_say_so(
-    world: World, resolving: Resolving
+    world: World, resolving: Resolving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with resolving(**FAST, transaction_check_max=2, count_unanswered_checks=True):
+    with (
+        caplog.at_level(logging.INFO, "resolver"),
+        resolving(**FAST, transaction_check_max=2, count_unanswered_checks=True),
+    ):
         world.send_half()
         (said,) = world.resolutions(1)
 
     assert (said.outcome, said.source, said.checks, said.answered) == ("DISCARD", "LIMIT", 2, 0)
     assert [header(check, "TRANSACTION_CHECK_TIMES") for check in world.checks(2)] == ["1", "2"]
     assert len(world.discarded(1)) == 1
+    assert "nobody answers for group orders: 2 checks unanswered in" in caplog.text
+    assert "2 sent, 1 discarded. Start one of its producers" in caplog.text
 
 
-def test_unanswered_checks_back_off_and_discard_nothing(world: World, resolving: Resolving) -> None:
-    with resolving(**FAST, transaction_check_max=1):
+def test_unanswered_checks_back_off_and_discard_nothing(
+    world: World, resolving: Resolving, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "resolver"), resolving(**FAST, transaction_check_max=1):
         sent = world.send_half()
         times = sorted(check.timestamp()[1] for check in world.checks(4))
         world.end(sent, from_check=True)
@@ -115,6 +126,9 @@ def test_unanswered_checks_back_off_and_discard_nothing(world: World, resolving:
     due_after = [0, 1_500, 1_500 + 3_000, 1_500 + 3_000 + 3_000]
     first_due = sent.stored_at_ms + FAST["transaction_timeout_ms"]
     assert all(at > first_due + wait for at, wait in zip(times, due_after, strict=False))
+    assert "answered 1 COMMIT_MESSAGE, 0 ROLLBACK_MESSAGE, 0 UNKNOWN" in caplog.text
+    assert f"after check: queue 0, half offset {sent.offset + 1}, op offset" in caplog.text
+    assert "0 pending, 0 duplicates" in caplog.text
 
 
 def test_an_immunity_of_its_own_puts_the_first_check_off(
@@ -144,7 +158,7 @@ def _with_immunity(world: World, value: bytes | None) -> Sent:
     if value is not None:
         record.headers.append(("CHECK_IMMUNITY_TIME_IN_SECONDS", value))
     stored = world.produce([record])[0]
-    return Sent(world.message(), 0, stored.offset(), stored.timestamp()[1])
+    return Sent.of(world.message(), stored)
 
 
 def test_a_late_end_of_a_half_with_its_own_immunity_leaves_it_to_the_check(

@@ -13,13 +13,13 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
-from secured import SecuredBroker, Site
 
 from resolver import Message, TransactionProducer
-from resolver.protocol import Element, Op
-
-from .commands import PATIENCE_SECONDS, Command, command
-from .world import ROLLBACK, World, header
+from resolver.protocol import Element, Half, Op
+from tests.support.commands import Command, command
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.secured import SecuredBroker, Site
+from tests.support.world import COMMIT, ROLLBACK, World, header, place_of
 
 LISTENER = """
 from resolver import TransactionListener, TransactionStatus
@@ -109,13 +109,16 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
         resolver.until_said("ready:")
         open_half = send_as_orders(site)
         send_made_up_end(site, open_half)
+        send_to_another_groups_topic(site)
         with command(*agent, log=home / "agent.log", cwd=tmp_path, env=in_env) as answering:
-            outcomes = {(said.source.value, said.outcome.value) for said in world.resolutions(2)}
+            outcomes = {(said.source.value, said.outcome.value) for said in world.resolutions(3)}
             seen = command_lines(resolver.process.pid, answering.process.pid)
-        reasons = {header(one, "REASON") for one in world.quarantined(2)}
+        refused = {header(one, "REASON") for one in world.quarantined(1)}
+        undelivered = {one.value() for one in world.discarded(1)}
         messages = world.reader(f"{site.real}.placed").until(2)
-        landed(home, "quarantine", 2)
-        landed(home, "resolution", 2)
+        landed(home, "quarantine", 1)
+        landed(home, "discarded", 1)
+        landed(home, "resolution", 3)
         own = f'"sasl.password" = "{users.password("auditor")}"'
         java = JAVA_LOGIN.format(user="auditor", password=users.password("auditor"))
         audit = ["audit", f"--home={home}", "--topics", servers]
@@ -124,19 +127,20 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
             seen_of_audit = command_lines_with_spark(auditing)
             assert auditing.exit_code() == 0, auditing.said()
         # Spark prints the plan of a query that fails.
-        world.admin.delete_topics([site.names.half])[site.names.half].result(30)
+        world.admin.delete_topics([site.names.half])[site.names.half].result(PATIENCE_SECONDS)
         assert resolver.exit_code() == 1
 
-    assert outcomes == {("END", "COMMIT"), ("CHECK", "COMMIT")}
+    committed = {("END", "COMMIT"), ("CHECK", "COMMIT")}
+    assert outcomes == committed | {("DELIVERY", "UNDELIVERABLE")}
     assert sorted(str(one.value()) for one in messages) == ["b'ended'", "b'open'"]
-    assert reasons == {"NO_PERMISSION", "TRANSACTION_MISMATCH"}
+    assert (refused, undelivered) == ({"TRANSACTION_MISMATCH"}, {b"not for orders"})
     passwords = [users.password(user) for user in ("resolver", "orders", "auditor")]
     for lines in (seen, seen_of_audit):
         assert [line for line in lines if any(word in line for word in passwords)] == []
         assert shows_spark(lines)
     assert holding(home, passwords) == []
     # Else the search above would have searched little.
-    assert {"up.log", "half", "quarantine"} <= set(holding(home, [site.names.half]))
+    assert {"up.log", "half"} <= set(holding(home, [site.names.half]))
     assert any(name.startswith("events") for name in holding(home, ["SQLExecutionStart"]))
 
 
@@ -182,7 +186,7 @@ def test_an_agent_with_a_wrong_password_says_so_and_does_not_show_it(
 
 
 def send_as_orders(site: Site) -> Message:
-    """Send a half that is ended, one that is not, and one for another group's topic."""
+    """Send a half that is ended, and one that is not."""
     with TransactionProducer(
         "orders",
         site.broker.bootstrap,
@@ -192,7 +196,6 @@ def send_as_orders(site: Site) -> Message:
     ) as producer:
         with producer.transaction(Message(f"{site.real}.placed", b"ended")):
             pass
-        producer.begin(Message(f"{site.real}-pay", b"not for orders"))
         return producer.begin(Message(f"{site.real}.placed", b"open")).message
 
 
@@ -201,8 +204,27 @@ def send_made_up_end(site: Site, message: Message) -> None:
     queue, offset = map(int, message.half_offset.split(":"))
     op = Op(ROLLBACK, "orders", (Element(0, offset, "made-up"),)).to_record(site.names.op, queue)
     producer = Producer(site.broker.options("pay"))
-    producer.produce(op.topic, op.value, partition=queue, headers=op.headers)
-    assert producer.flush(30) == 0
+    producer.produce(op.topic, op.value, partition=queue, headers=list(op.headers))
+    assert producer.flush(PATIENCE_SECONDS) == 0
+
+
+def send_to_another_groups_topic(site: Site) -> None:
+    """Store and commit a half by a client that knows no policy."""
+    topic, body = f"{site.real}-pay", b"not for orders"
+    record = Half("foreign", "orders", topic, 1, None, body, []).to_record(site.names.half, 0)
+    producer = Producer(site.broker.options("orders"))
+    stored: list[int] = []
+    producer.produce(
+        record.topic,
+        record.value,
+        partition=0,
+        headers=list(record.headers),
+        on_delivery=lambda _error, message: stored.append(place_of(message)[1]),
+    )
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    op = Op(COMMIT, "orders", (Element(0, stored[0], "foreign"),)).to_record(site.names.op, 0)
+    producer.produce(op.topic, op.value, partition=0, headers=list(op.headers))
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def command_lines(*pids: int) -> list[str]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.resolve import Resolve
 from resolver.errors import MarkerMismatch, Replaced, ResolverError, SettingsError
+from resolver.kafka.topics import ensure_topics
+from resolver.protocol import FAST_DELIVERY, Element, Op
+from resolver.resolve.job import Resolve
 from resolver.settings import Settings
-from resolver.topics import ensure_topics
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import COMMIT, ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Resolving
-from .world import ROLLBACK, World, header
 
-PATIENT = {"transaction_timeout_ms": 3_600_000}
+PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 
 
 def test_a_second_resolver_is_refused_and_the_first_goes_on(
@@ -70,6 +72,32 @@ def test_a_rebuild_takes_over_and_doubles_nothing(
     assert len(world.resolutions(4)) == 4
 
 
+def test_a_rebuild_knows_which_messages_their_producers_have_delivered(
+    world: World, resolving: Resolving
+) -> None:
+    """It reads the ops again: one of a fast commit says nothing new, another one is refused."""
+    fast_id = world.names.fast_id(world.group, "a")
+    with resolving("first", **PATIENT):
+        fast, plain = world.send_half(fast_id=fast_id), world.send_half()
+        world.end(plain)
+        _deliver(world, fast)
+        outcomes = {said.transaction_id: said.delivery for said in world.resolutions(2)}
+    assert outcomes == {fast.half.transaction_id: FAST_DELIVERY, plain.half.transaction_id: None}
+    with resolving("second", rebuild=True, **PATIENT):
+        _deliver(world, fast)
+        _deliver(world, plain)
+        (refused,) = world.quarantined(1)
+    assert header(refused, "REASON") == "DELIVERED_TWICE"
+    assert len(world.committed(1)) == 1
+
+
+def _deliver(world: World, sent: Sent) -> None:
+    """Send an op that says that the message is in its topic, where nobody has put it."""
+    element = Element(0, sent.offset, sent.half.transaction_id)
+    op = Op(COMMIT, world.group, (element,), delivered=True)
+    world.produce([op.to_record(world.names.op, sent.queue)])
+
+
 def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
     world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -105,7 +133,7 @@ def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
     with resolving("first", **PATIENT):
         world.end(*[world.send_half() for _ in range(3)])
         world.resolutions(3)
-    world.admin.delete_topics([world.names.half])[world.names.half].result(30)
+    world.admin.delete_topics([world.names.half])[world.names.half].result(PATIENCE_SECONDS)
     world.await_gone(world.names.half)
     ensure_topics(world.admin, _settings(world))
     before = [world.send_half() for _ in range(2)]
@@ -136,7 +164,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_cores(
         pending = [world.send_half(queue) for queue in (*range(QUEUES), *range(QUEUES))]
         world.end(world.send_half())
         world.resolutions(1)
-    monkeypatch.setattr("pipelines.resolve.tasks", lambda *_: 1)
+    monkeypatch.setattr("resolver.resolve.job.tasks", lambda *_: 1)
     with resolving(**PATIENT):
         for half in pending:
             world.end(half)
@@ -156,7 +184,7 @@ class _Killed(Exception):
     pass
 
 
-def _killed(_: object = None) -> NoReturn:
+def _killed(settled: object = None) -> NoReturn:
     raise _Killed
 
 

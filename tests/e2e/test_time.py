@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import time
 from pathlib import Path
+from threading import Semaphore
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy.exc import IntegrityError
 
-from pipelines.resolve import Resolve
-from resolver import TransactionAgent
+from resolver import Message, TransactionAgent, TransactionListener
 from resolver.broker import Broker
-from resolver.faults.clock import clock_environment, set_clock
 from resolver.protocol import Element, Op, TransactionStatus
+from resolver.resolve.job import Resolve
 from resolver.settings import Settings
+from tests.faults.clock import clock_environment, set_clock
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import COMMIT, ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Resolving
-from .world import COMMIT, ROLLBACK, Sent, World, header
 
 HOUR_MS = 3_600_000
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
-FAST = {"transaction_timeout_ms": 1_000, "transaction_check_interval_ms": 60_000}
+FAST: dict[str, Any] = {"transaction_timeout_ms": 1_000, "transaction_check_interval_ms": 60_000}
 
 
 def test_no_check_where_the_op_was_stored_in_time_however_late_it_is_read(
@@ -74,8 +77,8 @@ def test_checks_on_idle_topics_go_by_kafkas_clock_where_that_is_ahead(
     set_clock(tmp_path, HOUR_MS // 1_000)
     with Broker(tmp_path / "broker") as broker:
         world = World(broker.bootstrap, "tx.")
-        fields = {"bootstrap_servers": broker.bootstrap, "queues": QUEUES} | FAST
-        job = Resolve(spark, Settings(**fields), str(tmp_path / "resolve"))
+        settings = Settings(bootstrap_servers=broker.bootstrap, queues=QUEUES, **FAST)
+        job = Resolve(spark, settings, str(tmp_path / "resolve"))
         try:
             job.start()
             half = world.send_half()
@@ -127,21 +130,43 @@ def test_a_producers_clock_an_hour_off_changes_nothing(world: World, resolving: 
 
 
 def test_what_is_asked_about_while_it_still_runs_is_rolled_back_on_both_sides(
-    world: World, resolving: Resolving, tmp_path: Path
+    world: World, resolving: Resolving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """README's listener answers; by their producers' clocks one is an hour old, one yet to come."""
+    """README's listener answers; by their producers' clocks one is an hour old, one yet to come.
+
+    An agent without its database has used up the first checks, and the next come in an hour. They
+    come at once, as the agent of the README announces itself.
+    """
     example = ModuleType("readme")
     code, *_ = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)  # its database is orders.db
     exec(compile(code, "README.md", "exec"), example.__dict__)  # noqa: S102
-    orders = example.Orders(str(tmp_path / "orders.db"))
-    agent = TransactionAgent(world.group, world.bootstrap, orders, topic_prefix=world.prefix)
-    with resolving(**FAST), agent:
+    example.log.metadata.create_all(example.engine)
+    used_up = Semaphore(0)
+    bad = _agent(world, _WithoutDatabase(), end_hooks=[lambda end: used_up.release()])
+    with resolving(**FAST | {"transaction_check_interval_ms": HOUR_MS}):
         running = [_sent_by_a_clock(world, off_ms) for off_ms in (0, -HOUR_MS, HOUR_MS)]
-        outcomes = world.outcomes(3)
+        with bad:
+            assert all(used_up.acquire(timeout=PATIENCE_SECONDS) for _ in running)
+        with _agent(world, example.listener):
+            outcomes = world.outcomes(3)
     assert set(outcomes.values()) == {"ROLLBACK"}
+    checks = {header(check, "TRANSACTION_CHECK_TIMES") for check in world.checks(6)}
+    assert checks == {"1", "2"}
     for one in running:
-        with pytest.raises(sqlite3.IntegrityError):
-            orders.place("lamp", one.half.transaction_id)
+        with pytest.raises(IntegrityError):
+            example.place("lamp", one.half.transaction_id)
+
+
+class _WithoutDatabase(TransactionListener):
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        raise ConnectionError("the database is away")
+
+
+def _agent(world: World, listener: Any, **options: Any) -> TransactionAgent:
+    return TransactionAgent(
+        world.group, world.bootstrap, listener, topic_prefix=world.prefix, **options
+    )
 
 
 def _sent_by_a_clock(world: World, off_ms: int) -> Sent:
@@ -150,7 +175,7 @@ def _sent_by_a_clock(world: World, off_ms: int) -> Sent:
     half = world.message(born_at_ms=now_ms)
     record = half.to_record(world.names.half, 0)._replace(timestamp_ms=now_ms)
     (stored,) = world.produce([record])
-    return Sent(half, 0, stored.offset(), stored.timestamp()[1])
+    return Sent.of(half, stored)
 
 
 def _end_by_a_clock(world: World, sent: list[Sent], state: TransactionStatus) -> None:

@@ -6,15 +6,16 @@ import shutil
 import signal
 from pathlib import Path
 
-from .commands import command
-from .world import World
+from tests.support.commands import command
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import World
 
 
 def test_a_deleted_check_topic_stops_it_with_the_way_out(world: World, tmp_path: Path) -> None:
     home = tmp_path / "home"
     checkpoint = home / "checkpoints" / "land"
     topic = world.names.check("retired")
-    world.make_topic(topic, **{"max.message.bytes": "2000000"})
+    world.make_topic(topic, 1, **{"max.message.bytes": "2000000"})
     up = [
         *("up", f"--home={home}", f"--bootstrap-servers={world.bootstrap}"),
         *(f"--set=topic_prefix={world.prefix}", "--set=queues=2"),
@@ -27,7 +28,7 @@ def test_a_deleted_check_topic_stops_it_with_the_way_out(world: World, tmp_path:
         first.until_said("ready:")
         world.end(world.send_half())
         world.resolutions(1)
-        world.admin.delete_topics([topic])[topic].result(30)
+        world.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
         assert first.exit_code() == 1
         last = first.said().splitlines()[-1]
         assert last.startswith("error: land stopped, as a topic or records"), first.said()

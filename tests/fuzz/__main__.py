@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from e2e.commands import PATIENCE_SECONDS, command
-from e2e.world import World
-
 from resolver.broker import Broker
-from resolver.home import Home
+from resolver.up.home import Home
+from tests.support.commands import command
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import World
 
 from .pure import fuzz
 from .system import SETTINGS, System

@@ -103,10 +103,11 @@ def ops_for(random: Random, sent: Sequence[tuple[int, Half]], gone: int) -> list
                 strangers.append(stranger(random, offset, half))
     ends = []
     for group, halves in groups.items():
-        while halves:
+        rest = halves
+        while rest:
             # With as many wrong elements beside them an op has 1,024 at most.
             many = random.choice([1, 1, 2, 5, 20, 500])
-            ends.append(aimed(random, group, halves[:many], gone))
-            halves = halves[many:]
+            ends.append(aimed(random, group, rest[:many], gone))
+            rest = rest[many:]
     by_offset = dict(sent)
     return strangers + ends + [again(random, op, by_offset) for op in ends if random.random() < 0.2]

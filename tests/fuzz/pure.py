@@ -6,7 +6,6 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from resolver.delivery.packed import Batch, pack, unpack
 from resolver.errors import ProtocolError
 from resolver.protocol import (
     HalfAt,
@@ -17,17 +16,27 @@ from resolver.protocol import (
     decode_half,
     decode_op,
     decode_resolution,
+    half_fence_record,
     is_fence,
     record_bytes,
 )
-from resolver.step import CheckSent, Decisions, Ended, Plan, StepSettings, ops_to_read, step
+from resolver.resolve.delivery.packed import Batch, pack, unpack
+from resolver.resolve.step import (
+    CheckSent,
+    Ended,
+    Plan,
+    QueueDecisions,
+    StepSettings,
+    ops_to_read,
+    step,
+)
 
 from .aimed import FAR, Aimed, ops_for
+from .expected import Ledger
 from .halves import Half, of_bytes, right, wrong
-from .ledger import Ledger
 from .ops import no_op
 
-NAMES = Names()
+NAMES, _SECRET = Names(), "secret"
 BATCH_RECORDS = 500
 #: What a quarantined record takes, and one of an element, however large its op is.
 _MAX_BYTES, _MAX_ELEMENT_BYTES = 1_081_344, 3_000
@@ -61,7 +70,8 @@ class Queue:
         self._random = random
         self._state: dict[str, bytes] = {}
         self._offsets = {"half": 0, "op": 0}
-        self._plan = Plan(0, 0, 0, 0)
+        self._plan = Plan(0, 0, 0)
+        self._fences: list[StoredRecord] = []
         self._unread: list[StoredRecord] = []
         self._now_ms = 1_000
         self._ledger = Ledger(NAMES)
@@ -150,21 +160,26 @@ class Queue:
     ) -> StoredRecord:
         return StoredRecord(offset, self._now_ms, key, value, headers)
 
-    def _step(self, halves: list[StoredRecord], ops: list[StoredRecord]) -> Decisions:
+    def _step(self, halves: list[StoredRecord], ops: list[StoredRecord]) -> QueueDecisions:
         """Step over halves and new ops; those that come are there, and not read yet."""
         halves_end = self._coming[0][0] if self._coming else self._offsets["half"]
-        self._plan = Plan(
-            halves_end, self._offsets["half"], self._plan.ops_end, self._offsets["op"]
-        )
+        self._plan = Plan(halves_end, self._plan.ops_end, self._offsets["op"])
+        halves += [fence for fence in self._fences if fence.offset < halves_end]
+        self._fences = [fence for fence in self._fences if fence.offset >= halves_end]
         start, end = ops_to_read(self._state, 0, self._plan)
         self._unread = sorted(op for op in self._unread + ops if op.offset >= start)
         read = [op for op in self._unread if op.offset < end]
-        changes, decided = step(self._state, 0, self._plan, halves, read, self._now_ms, _SETTINGS)
+        changes, decided = step(
+            self._state, 0, self._plan, halves, read, self._now_ms, _SETTINGS, _SECRET
+        )
         for key, value in changes.items():
             if value is None:
                 del self._state[key]
             else:
                 self._state[key] = value
+        if decided.fence_ops is not None:
+            fence = half_fence_record(NAMES.half, 0, decided.fence_ops, _SECRET)
+            self._fences.append(self._row(self._next("half"), None, fence.value, fence.headers))
         self._duplicates += decided.duplicates
         offsets = [ended.op_offset or 0 for ended in decided.ended]
         assert offsets == sorted(offsets)
@@ -220,10 +235,10 @@ def decode_alone(key: bytes | None, value: bytes | None, headers: Headers) -> No
         try:
             decode()
         except ProtocolError as error:
-            assert len(str(error)) < 500, "an error quotes too much"
+            assert len(str(error)) < 500, "an error quotes too much"  # noqa: PT017 - none must come
 
 
-def _write(decided: Decisions) -> None:
+def _write(decided: QueueDecisions) -> None:
     """Make the records that delivery would write; each has to fit where it goes."""
     for part in pack(decided, NAMES, Batch(7, "query"), _MAX_BYTES):
         for decision in unpack(part):

@@ -8,21 +8,21 @@ from random import Random
 from typing import Any
 
 from deltalake import DeltaTable
-from e2e.world import World, header, headers_of
 
 from resolver.protocol import Headers, Record
+from resolver.views.rows import rows_of
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import World, header, headers_of, place_of
 
 from .aimed import FAR, Aimed, ops_for
+from .expected import End, Ledger
 from .halves import Half
-from .ledger import End, Ledger
 from .ops import no_op
 from .pure import some_half
 
 #: What a resolver needs, for the expectations to hold: no check.
 SETTINGS: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 CHUNK_RECORDS = 2_000
-#: Until all that was sent must have been dealt with, on a busy machine.
-PATIENCE_SECONDS = 400.0
 
 
 class System:
@@ -45,11 +45,11 @@ class System:
     def await_refusals(self) -> list[str]:
         """Await the ends and the refusals; return what is not as it must."""
         names = self._world.names
-        expected = {names.resolution: self._ledger.ends, names.quarantine: self._ledger.refusals}
-        for topic, those in expected.items():
-            self._world.reader(topic).until(len(those), PATIENCE_SECONDS)
-        said = self._world.resolutions(len(self._ledger.ends))
-        refused = self._world.quarantined(len(self._ledger.refusals))
+        ends, refusals = len(self._ledger.ends), len(self._ledger.refusals)
+        for topic, expected in ((names.resolution, ends), (names.quarantine, refusals)):
+            self._world.reader(topic).until(expected, PATIENCE_SECONDS)
+        said = self._world.resolutions(ends)
+        refused = self._world.quarantined(refusals)
         differences = self._ledger.compare(
             ((_place(one), str(header(one, "REASON"))) for one in refused),
             (f"{one.queue}:{one.offset}" for one in said),
@@ -86,9 +86,9 @@ class System:
         )
         for one, at in zip(made, stored, strict=True):
             if isinstance(one, Aimed):
-                self._ledger.op(queue, at.offset(), one)
+                self._ledger.op(*place_of(at), one)
             else:
-                self._ledger.no_op(queue, at.offset())
+                self._ledger.no_op(*place_of(at))
         self.ops += len(made)
 
     def _store_halves(self, queue: int, halves: list[Half]) -> list[tuple[int, Half]]:
@@ -96,7 +96,7 @@ class System:
         stored = self._world.produce(
             Record(topic, half.key, half.value, half.headers, queue) for half in halves
         )
-        sent = [(at.offset(), half) for at, half in zip(stored, halves, strict=True)]
+        sent = [(place_of(at)[1], half) for at, half in zip(stored, halves, strict=True)]
         for offset, half in sent:
             self._ledger.half(queue, offset, half)
         self.halves += len(sent)
@@ -118,12 +118,15 @@ class System:
                 continue
             expected.remove(at)
             half = self._ledger.ends[at].half
-            theirs, ours = headers_of(message)[:-3], dict(headers_of(message)[-3:])
+            theirs, ours = headers_of(message)[:-4], dict(headers_of(message)[-4:])
             found = (message.key(), message.value(), theirs)
             if found != (half.key, half.value, half.user_headers):
                 yield f"not delivered bit for bit: {at}"
             names = {"UNIQ_KEY": half.transaction_id, "PGROUP": half.group, "HALF_OFFSET": at}
-            if ours != {name: value.encode() for name, value in names.items()}:
+            expected_ours: dict[str, bytes | None] = {}
+            expected_ours |= {name: value.encode() for name, value in names.items()}
+            expected_ours["BORN_TIMESTAMP"] = dict(half.headers)["BORN_TIMESTAMP"]
+            if ours != expected_ours:
                 yield f"delivered as another's: {at}: {ours}"
             if half.real_qid not in (None, message.partition()):
                 yield f"not delivered where it belongs: {at}: {message.partition()}"
@@ -149,4 +152,4 @@ def _place(message: Any) -> tuple[str, int | None]:
 
 
 def _rows(tables: Path, name: str) -> int:
-    return int(DeltaTable(tables / name).to_pyarrow_table(columns=["source_offset"]).num_rows)
+    return len(rows_of(DeltaTable(tables / name), "SELECT source_offset FROM t"))

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from resolver.kafka import admin_client
-from resolver.protocol import (
-    Half,
-    HalfAt,
-    Names,
-    Op,
-    Record,
-    check_record,
-    decode_op,
-)
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topics import ensure_topics
+from resolver.protocol import Half, HalfAt, Names, Op, Record, check_record, decode_op
+from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
-from resolver.topics import ensure_topics
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import headers_of, place_of
 
 T = TypeVar("T")
+#: Real topic of most messages; tests share it, and nobody reads it.
+REAL = "orders.placed"
 
 
 class ProtocolTopics:
@@ -34,7 +35,23 @@ class ProtocolTopics:
         self.settings = Settings(bootstrap_servers=bootstrap, topic_prefix=prefix, queues=queues)
 
     def make(self, *groups: str) -> None:
-        ensure_topics(admin_client(self.settings), self.settings, groups)
+        """Make the protocol's topics, and the real topic of most messages."""
+        admin = admin_client(self.settings)
+        ensure_topics(admin, self.settings, groups)
+        if REAL not in admin.list_topics(timeout=30).topics:
+            self.make_real(REAL)
+
+    def make_real(self, name: str, partitions: int = 2, **config: str) -> None:
+        """Make a topic; return when the broker knows it."""
+        admin = admin_client(self.settings)
+        made = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
+        made[name].result(PATIENCE_SECONDS)
+        until(lambda: name in admin.list_topics(timeout=30).topics)
+
+    def publish(self, **settings: Any) -> None:
+        """Let a resolver with these settings take over: it publishes its policy."""
+        with closing(Delivery(replace(self.settings, **settings), uuid.uuid4().hex)) as delivery:
+            delivery.start(is_new=True, rebuild=True)
 
     def check(self, group: str, offset: int, times: int = 1, queue: int = 0) -> None:
         """Write a check of a made-up half, as the resolver would."""
@@ -55,15 +72,20 @@ class ProtocolTopics:
                 record.value,
                 record.key,
                 record.partition,
-                headers=record.headers,
+                headers=list(record.headers),
                 on_delivery=_stored,
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
     def read(self, topic: str) -> list[KafkaMessage]:
         """Read all that is in a topic, under read_committed."""
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "reads", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "reads",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 10,
+            }
         )
         try:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
@@ -72,9 +94,16 @@ class ProtocolTopics:
             consumer.close()
 
     def ops(self) -> list[tuple[int, Op]]:
-        """Read all ops, each with its queue."""
+        """Read all ops, each with its queue; agents' announcements aside."""
+        return [(queue, op) for queue, op in self._ops() if not op.announces]
+
+    def announced(self) -> list[int]:
+        """Return the queues of agents' announcements, in order."""
+        return sorted(queue for queue, op in self._ops() if op.announces)
+
+    def _ops(self) -> list[tuple[int, Op]]:
         return [
-            (message.partition(), decode_op(message.value(), message.headers() or []))
+            (place_of(message)[0], decode_op(message.value(), headers_of(message)))
             for message in self.read(self.names.op)
         ]
 
@@ -99,7 +128,12 @@ class ProtocolTopics:
             consumer.close()
 
 
-def until(condition: Callable[[], T], seconds: float = 60.0) -> T:
+def group_of(topics: ProtocolTopics) -> str:
+    """Consumer groups know no prefix: each test has its own."""
+    return f"orders-{topics.names.prefix}x"
+
+
+def until(condition: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
     """Wait for a condition, return what it returned; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from leftovers import wait_until
 
 from resolver.broker import Broker
 from resolver.broker.guard import Guarded
 from resolver.broker.jars import kafka_classpath
 from resolver.broker.java import find_java
 from resolver.broker.ports import HOST, free_port
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topics import ensure_topics
+from resolver.resolve.delivery import Delivery
+from resolver.settings import Settings
+from tests.support.leftovers import wait_until
+from tests.support.patience import PATIENCE_SECONDS
 
-NODE = 2
+FIRST, NODE = 1, 2
 _STOP_SECONDS = 60.0
 
 
@@ -51,7 +58,9 @@ class SecondNode:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Start it, and wait until clients know it."""
+        """Start it unless it runs, and wait until clients know it."""
+        if self._node is not None:
+            return
         command = [*self._java, "kafka.Kafka", "server.properties"]
         self._node = Guarded(command, self._home, self._home / "node.out", keep=())
         wait_until(lambda: NODE in self._admin.list_topics(timeout=10).brokers)
@@ -62,11 +71,47 @@ class SecondNode:
             self._node.stop(_STOP_SECONDS)
             self._node = None
 
-    def make_topic(self, topic: str) -> None:
-        """Make a topic of one partition, which this node alone has."""
-        self._admin.create_topics([NewTopic(topic, 1, replica_assignment=[[NODE]])])[topic].result(
-            30
-        )
+    def kill(self) -> None:
+        """Kill it: Kafka takes it for alive until its session is over."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
+    def pause(self) -> None:
+        """Let it fall silent: Kafka takes it for alive until its session is over."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End the silence, if it still runs."""
+        if self._node is not None:
+            os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        """The process id of its Java."""
+        assert self._node is not None
+        return self._node.pid
+
+    def make_topic(
+        self, topic: str, nodes: Sequence[int] = (NODE,), config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic with a partition on each of these nodes, and return when it is led."""
+        replicas = [[node] for node in nodes]
+        new = NewTopic(topic, len(nodes), replica_assignment=replicas, config=dict(config or {}))
+        self._admin.create_topics([new])[topic].result(PATIENCE_SECONDS)
+        wait_until(lambda: self._is_led(topic))
+
+    def _is_led(self, topic: str) -> bool:
+        found = self._admin.list_topics(timeout=10).topics.get(topic)
+        return found is not None and all(one.leader > 0 for one in found.partitions.values())
+
+
+def have_kafkas_topics_made(first: Broker) -> None:
+    """Have Kafka make its own topics while the first node is alone: else the second has some."""
+    settings = Settings(bootstrap_servers=first.bootstrap, topic_prefix="alone.", queues=1)
+    ensure_topics(admin_client(settings), settings)
+    delivery = Delivery(settings, "checkpoint")
+    delivery.start(is_new=True)
+    delivery.close()
 
 
 def _properties(file: Path) -> dict[str, str]:

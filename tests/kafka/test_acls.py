@@ -21,14 +21,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
 )
-from protocol_topics import until
-from secured import PRINCIPALS, SecuredBroker, Site
 
 from resolver import Message, TransactionProducer
 from resolver.broker import Broker
 from resolver.errors import AccessError, SettingsError
-from resolver.oldest import oldest_records
-from resolver.rebuild import rebuild_ends, refuse_gaps
+from resolver.kafka.oldest import oldest_records
+from resolver.resolve.rebuild import rebuild_ends, refuse_gaps
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.secured import PRINCIPALS, SecuredBroker, Site
+
+from .protocol_topics import until
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,10 @@ def test_a_second_run_grants_nothing_and_says_so(site: Site) -> None:
     assert f"User:orders verified write topic {site.names.half}" in said
     assert f"User:resolver verified write topic {site.real}.*" in said
     assert f"User:resolver verified create topic {site.names.check('*')}" in said
-    assert f"User:resolver verified write transactional id {site.names.resolver}" in said
+    assert f"User:resolver verified write transactional id {site.names.resolver}*" in said
+    assert f"User:resolver verified write transactional id {site.names.prefix}fast:*" in said
+    assert f"User:pay verified write transactional id {site.names.fast_id('pay', '*')}" in said
+    assert f"User:pay verified write topic {site.real}-pay" in said
 
 
 def test_where_groups_may_publish_to_any_topic_it_says_what_is_left_to_grant(
@@ -119,6 +124,8 @@ FORBIDDEN = [
     "orders write {}marker",
     "orders write {}discarded",
     "orders write {}quarantine",
+    "orders write {}policy",
+    "orders read real.placed",
     "orders delete {}half",
     "orders delete {}op",
     "orders alter {}half",
@@ -130,16 +137,21 @@ FORBIDDEN = [
     "orders join {}resolver",
     "orders be {}resolver",
     "orders be anything",
+    "orders be {}fast:orders:a",
+    "pay be {}fast:orders:a",
+    "pay be {}fast:pay2:a",
+    "pay write real.placed",
     "stranger write {}half",
     "stranger write {}op",
-    "resolver write {}half",
     "resolver write {}marker",
+    "resolver read {}policy",
     "resolver write real-other",
     "resolver delete {}half",
+    "resolver delete {}parked",
     "resolver delete real.placed",
     "resolver alter {}half",
-    "resolver read real.placed",
-    "resolver read {}check.orders",
+    "resolver read real-other",
+    "resolver delete {}check.orders",
     "resolver join orders",
     "land write {}op",
     "land write {}resolution",
@@ -157,6 +169,7 @@ FORBIDDEN = [
     "operator alter {}op",
     "operator join {}resolver",
     "operator be {}resolver",
+    "operator be {}fast:pay:a",
     "auditor read {}half",
     "auditor read {}op",
     "auditor read {}check.orders",
@@ -206,8 +219,9 @@ def first_error(consumer: Consumer, besides: int) -> int | None:
     message = consumer.poll(1)
     if message is None:
         return None
-    assert message.error() is not None, "it may read"
-    code = message.error().code()
+    error = message.error()
+    assert error is not None, "it may read"
+    code = error.code()
     return None if code == besides else code
 
 
@@ -215,20 +229,20 @@ def write(site: Site, options: dict[str, str], topic: str) -> int | None:
     reports: list[Any] = []
     producer = Producer(options)
     producer.produce(topic, b"x", on_delivery=lambda error, _: reports.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     (error,) = reports
     return None if error is None else error.code()
 
 
 def delete(site: Site, options: dict[str, str], topic: str) -> int | None:
     """Delete all records of a partition."""
-    admin, place = AdminClient(options), TopicPartition(topic, 0, OFFSET_END)
+    admin, place = AdminClient({**options}), TopicPartition(topic, 0, OFFSET_END)
     return refused(admin.delete_records([place], request_timeout=30)[place])
 
 
 def alter(site: Site, options: dict[str, str], topic: str) -> int | None:
     """Let Kafka keep records for a shorter time."""
-    admin, resource = AdminClient(options), ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin, resource = AdminClient({**options}), ConfigResource(ConfigResource.Type.TOPIC, topic)
     sets = AlterConfigOpType.SET
     resource.add_incremental_config(ConfigEntry("retention.ms", "1000", incremental_operation=sets))
     return refused(admin.incremental_alter_configs([resource], request_timeout=30)[resource])
@@ -236,7 +250,7 @@ def alter(site: Site, options: dict[str, str], topic: str) -> int | None:
 
 def refused(asked: Future[Any]) -> int | None:
     try:
-        asked.result(60)
+        asked.result(PATIENCE_SECONDS)
     except KafkaException as error:
         return int(error.args[0].code())
     return None
@@ -259,8 +273,45 @@ def test_a_producer_and_its_agent_need_no_more_than_they_are_granted(site: Site)
         assert producer.agent is not None
         with producer.transaction(Message(f"{site.real}.placed", b"x")) as transaction:
             pass
-        assert producer.agent.wait_ready(60)
+        assert producer.agent.wait_ready(PATIENCE_SECONDS)
         assert transaction.offset >= 0
+
+
+def test_a_producer_that_may_not_see_its_topic_says_so_once_and_goes_on(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    user, real = site.broker.users.login("orders"), f"{site.real}-pay"
+    with TransactionProducer(
+        "orders",
+        site.broker.bootstrap,
+        checks_elsewhere=True,
+        topic_prefix=site.names.prefix,
+        real_topic_cache_ms=0,
+        kafka=user,
+    ) as producer:
+        for _ in range(3):
+            assert producer.begin(Message(real, b"x")).offset >= 0
+    said = [line for line in caplog.messages if "may not see" in line]
+    assert len(said) == 1
+    assert f"may not see topic {real}: " in said[0]
+    assert "Grant the group Describe and DescribeConfigs on it" in said[0]
+
+
+def test_a_producer_that_may_not_read_the_policy_says_so_once_and_goes_on(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with TransactionProducer(
+        "orders",
+        site.broker.bootstrap,
+        checks_elsewhere=True,
+        topic_prefix=site.names.prefix,
+        check_real_topics=False,
+        kafka=site.broker.users.login("operator"),
+    ) as producer:
+        assert producer.begin(Message(f"{site.real}.placed", b"x")).offset >= 0
+    said = [line for line in caplog.messages if "policy can't be read" in line]
+    assert len(said) == 1
+    assert "with --acls it grants group orders to read it" in said[0]
 
 
 class Silent:

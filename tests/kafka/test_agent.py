@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator
@@ -10,8 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from protocol_topics import ProtocolTopics, until
-from raw_header import write_with_header
 
 from resolver import (
     AgentHung,
@@ -24,6 +23,10 @@ from resolver import (
 )
 from resolver.broker import Broker
 from resolver.protocol import Record, fitted
+from tests.support.patience import PATIENCE_SECONDS
+
+from .protocol_topics import ProtocolTopics, group_of, until
+from .raw_header import write_with_header
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -54,7 +57,7 @@ class Gate(Answers):
         self._then = says
 
     def _wait(self, message: Message) -> Any:
-        assert self.open.wait(60)
+        assert self.open.wait(PATIENCE_SECONDS)
         return self._then(message)
 
 
@@ -63,11 +66,6 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
     made = ProtocolTopics(kafka.bootstrap, prefix)
     made.make(group_of(made))
     return made
-
-
-def group_of(topics: ProtocolTopics) -> str:
-    """Consumer groups know no prefix: each test has its own."""
-    return f"orders-{topics.names.prefix}x"
 
 
 @contextmanager
@@ -82,11 +80,15 @@ def agent_of(
         **options,
     )
     with agent:
-        assert not ready or agent.wait_ready(60)
+        assert not ready or agent.wait_ready(PATIENCE_SECONDS)
         yield agent
 
 
-def test_a_check_is_answered_in_its_queue(topics: ProtocolTopics) -> None:
+def test_a_check_is_answered_in_its_queue(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers that commit nothing are logged."""
+    caplog.set_level(logging.INFO, "resolver")
     said = {"id-0-17": COMMIT, "id-1-18": ROLLBACK, "id-1-19": UNKNOWN}
     listener = Answers(lambda message: said[message.transaction_id])
     with agent_of(topics, listener):
@@ -100,6 +102,12 @@ def test_a_check_is_answered_in_its_queue(topics: ProtocolTopics) -> None:
         for element in op.elements
     }
     group = group_of(topics)
+    logged = [message for message in caplog.messages if "is answered" in message]
+    assert sorted(message.partition(" of group")[0] for message in logged) == [
+        "check 1 of transaction 'id-1-18'",
+        "check 1 of transaction 'id-1-19'",
+    ]
+    assert {message.rpartition(" ")[2] for message in logged} == {ROLLBACK.value, UNKNOWN.value}
     assert answers == {
         (0, 17, "id-0-17"): (COMMIT, True, group),
         (1, 18, "id-1-18"): (ROLLBACK, True, group),
@@ -113,7 +121,7 @@ def test_the_listener_sees_the_message_as_it_was_sent(topics: ProtocolTopics) ->
         topics.check(group_of(topics), 17, times=3, queue=1)
         until(lambda: listener.asked)
     [message] = listener.asked
-    assert message == Message("orders.placed", b"body", None, [("a", b"1")])
+    assert message == Message("orders.placed", b"body", b"k", [("a", b"1")])
     assert (message.transaction_id, message.half_offset) == ("id-1-17", "1:17")
     assert (message.check_times, message.born_at_ms) == (3, 7)
     assert not message.truncated
@@ -150,6 +158,27 @@ def test_an_exception_or_no_status_is_unknown_with_a_remark_and_no_answer(
     ops = [op for _, op in topics.ops()]
     assert {(op.state, type(says).__name__ in (op.remark or "")) for op in ops} == {(UNKNOWN, True)}
     assert not any(op.from_check for op in ops)  # it would count as one of the last answers
+
+
+def test_an_agent_announces_itself_in_each_queue_when_it_answers(topics: ProtocolTopics) -> None:
+    """The resolver then asks again about halves of which a former member used up the checks."""
+    topics.check(group_of(topics), 17)
+    says: list[Any] = [RuntimeError("the database is away")]
+
+    def answer(message: Message) -> TransactionStatus:
+        if says:
+            raise says[0]
+        return COMMIT
+
+    with agent_of(topics, Answers(answer)):
+        until(lambda: topics.committed(group_of(topics)) == 1)
+        assert topics.announced() == []
+        says.clear()
+        topics.check(group_of(topics), 18)
+        until(lambda: topics.announced() == [0, 1])
+        assert topics.ends() == [(17, "UNKNOWN"), (18, "COMMIT_MESSAGE")]
+    with agent_of(topics, Answers()):
+        until(lambda: topics.announced() == [0, 0, 1, 1])
 
 
 def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
@@ -233,7 +262,7 @@ def test_an_offset_is_committed_only_when_it_and_all_before_it_are_answered(
     gate = threading.Event()
 
     def first_waits(message: Message) -> TransactionStatus:
-        assert message.half_offset != "0:1" or gate.wait(60)
+        assert message.half_offset != "0:1" or gate.wait(PATIENCE_SECONDS)
         return COMMIT
 
     topics.write(*(topics.record_of_check(group, offset, partition=1) for offset in (1, 2, 3)))
@@ -242,7 +271,7 @@ def test_an_offset_is_committed_only_when_it_and_all_before_it_are_answered(
         agent.stop(timeout=0.5)  # the first is still being asked
         assert topics.committed(group) == 0
         gate.set()
-        assert agent.join(60)
+        assert agent.join(PATIENCE_SECONDS)
     assert topics.committed(group) == 3
 
 
@@ -259,7 +288,7 @@ def test_a_stopped_agent_finishes_what_it_asks_and_leaves_the_rest(
         stopping.start()
         until(lambda: agent.held == 1)
         gate.open.set()
-        stopping.join(60)
+        stopping.join(PATIENCE_SECONDS)
         assert not agent.alive
     assert len(topics.ends()) == 1
     again = Answers()
@@ -293,7 +322,7 @@ def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
         for offset in (1, 2, 3):
             topics.check(group, offset)
         with pytest.raises(AgentHung, match="check_timeout_ms"):
-            agent.join(60)
+            agent.join(PATIENCE_SECONDS)
         assert not agent.wait_ready(0)
     assert "every thread waits" in caplog.text
     with agent_of(topics, Answers()):
@@ -308,7 +337,7 @@ def test_a_half_whose_listener_hangs_takes_one_thread_however_often_it_is_checke
     gate = threading.Event()
 
     def hangs_at_17(message: Message) -> TransactionStatus:
-        assert message.half_offset != "0:17" or gate.wait(60)
+        assert message.half_offset != "0:17" or gate.wait(PATIENCE_SECONDS)
         return COMMIT
 
     listener = Answers(hangs_at_17)
@@ -330,14 +359,14 @@ def test_after_it_hung_the_checks_behind_those_are_asked(topics: ProtocolTopics)
     gate = threading.Event()
 
     def hangs(message: Message) -> TransactionStatus:
-        assert message.half_offset == "0:3" or gate.wait(60)
+        assert message.half_offset == "0:3" or gate.wait(PATIENCE_SECONDS)
         return COMMIT
 
-    limits = {"check_timeout_ms": 300, "check_thread_pool_max_size": 2}
+    limits: dict[str, Any] = {"check_timeout_ms": 300, "check_thread_pool_max_size": 2}
     topics.write(*(topics.record_of_check(group, offset, partition=0) for offset in (1, 2, 3)))
     with agent_of(topics, Answers(hangs), ready=False, **limits) as agent:
         with pytest.raises(AgentHung):
-            agent.join(60)
+            agent.join(PATIENCE_SECONDS)
     assert topics.committed(group) == 2
     with agent_of(topics, Answers(hangs), **limits):
         until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())

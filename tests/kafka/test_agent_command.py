@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
+from urllib.request import urlopen
 
 import pytest
-from protocol_topics import ProtocolTopics, until
 
 from resolver.broker import Broker
+from tests.support.patience import PATIENCE_SECONDS
+
+from .protocol_topics import ProtocolTopics, group_of, until
 
 LISTENERS = """
 import threading
@@ -48,31 +54,31 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
     return made
 
 
-def group_of(topics: ProtocolTopics) -> str:
-    return f"orders-{topics.names.prefix}x"
-
-
 @pytest.fixture
 def start(topics: ProtocolTopics, tmp_path: Path) -> Iterator[Start]:
     """Start an agent with one of the listeners above."""
     (tmp_path / "shop.py").write_text(LISTENERS)
     started: list[subprocess.Popen[str]] = []
 
-    def started_with(listener: str, *settings: str) -> subprocess.Popen[str]:
+    def started_with(
+        listener: str, *settings: str, options: Sequence[str] = (), errors: IO[str] | None = None
+    ) -> subprocess.Popen[str]:
         command = [str(Path(sys.executable).with_name("txresolver")), "agent"]
         command += ["--group", group_of(topics), "--listener", f"shop:{listener}"]
-        command += ["--bootstrap-servers", topics.bootstrap]
+        command += ["--bootstrap-servers", topics.bootstrap, *options]
         common = [f"topic_prefix={topics.names.prefix}", "kafka.session.timeout.ms=6000"]
         for setting in [*common, *settings]:
             command += ["--set", setting]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
         started.append(process)
         return process
 
     yield started_with
     for process in started:
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE_SECONDS)
         if process.stdout:
             process.stdout.close()
 
@@ -116,7 +122,7 @@ def test_what_a_killed_agent_held_is_answered_when_it_is_back(
     write_checks(topics)
     until((tmp_path / "asked").exists)
     holder.kill()
-    holder.wait(30)
+    holder.wait(PATIENCE_SECONDS)
     assert topics.ends() == []
     start("Commits")
     until(lambda: all_are_answered(topics))
@@ -132,7 +138,7 @@ def test_a_signal_ends_it_after_the_answer_that_is_being_given(
     until((tmp_path / "asked").exists)
     agent.send_signal(number)
     (tmp_path / "go").touch()
-    assert agent.wait(60) == 0
+    assert agent.wait(PATIENCE_SECONDS) == 0
     assert topics.ends() == [(17, "ROLLBACK_MESSAGE")]
     assert topics.committed(group_of(topics)) == 1
 
@@ -141,12 +147,43 @@ def test_when_all_threads_hang_it_exits_with_1(topics: ProtocolTopics, start: St
     agent = start("Hangs", "check_timeout_ms=300", "check_thread_pool_max_size=1")
     await_ready(agent, topics)
     topics.check(group_of(topics), 17)
-    assert agent.wait(60) == 1
+    assert agent.wait(PATIENCE_SECONDS) == 1
     assert topics.ends() == [(17, "UNKNOWN")]
 
 
 def test_a_listener_that_is_not_there_is_named(
     start: Start, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert start("NotThere").wait(60) == 1
+    assert start("NotThere").wait(PATIENCE_SECONDS) == 1
     assert "error: can't load the listener 'shop:NotThere'" in capfd.readouterr().err
+
+
+def test_it_serves_metrics_and_health_and_logs_transactions_as_json(
+    topics: ProtocolTopics, start: Start, tmp_path: Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    (tmp_path / "go").touch()
+    with (tmp_path / "log").open("w") as log:
+        served = f"agent_metrics_address={address}"
+        agent = start("Slow", served, options=["--log-format", "json"], errors=log)
+        assert agent.stdout is not None
+        ready = json.loads(agent.stdout.readline())
+        assert ready["message"] == f"ready: group={group_of(topics)}"
+        assert get(f"http://{address}/readyz") == "ok\n"
+        write_checks(topics)
+        until(lambda: len(topics.ends()) == 6)
+    labels = f'group="{group_of(topics)}",source="check",state="ROLLBACK_MESSAGE"'
+    metrics = get(f"http://{address}/metrics")
+    assert f"txresolver_producer_ends_total{{{labels}}} 6.0" in metrics
+    assert f'txresolver_agent_up{{group="{group_of(topics)}"}} 1.0' in metrics
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    answered = [line for line in lines if "transaction_id" in line]
+    assert {line["half"] for line in answered} == {f"0:{n}" for n in range(6)}
+    assert all(line["transaction_id"] in line["message"] for line in answered)
+
+
+def get(url: str) -> str:
+    with urlopen(url, timeout=30) as answer:  # noqa: S310 - our own server
+        return str(answer.read().decode())

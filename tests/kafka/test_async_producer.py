@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from protocol_topics import ProtocolTopics, until
 
 from resolver import (
     AsyncTransactionProducer,
@@ -22,6 +21,9 @@ from resolver import (
     TxResolverError,
 )
 from resolver.broker import Broker
+from tests.support.patience import PATIENCE_SECONDS
+
+from .protocol_topics import ProtocolTopics, group_of, until
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -78,11 +80,6 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
     made = ProtocolTopics(kafka.bootstrap, prefix)
     made.make(group_of(made))
     return made
-
-
-def group_of(topics: ProtocolTopics) -> str:
-    """Consumer groups know no prefix: each test has its own."""
-    return f"orders-{topics.names.prefix}x"
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> AsyncTransactionProducer:
@@ -168,7 +165,7 @@ def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: Protocol
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        assert (committed.state, timed_out.state) == (COMMIT, UNKNOWN)
+        assert [one.state for one in (committed, timed_out)] == [COMMIT, UNKNOWN]
 
     run(scenario())
     assert sorted(states(topics)) == ["COMMIT_MESSAGE", "UNKNOWN", "UNKNOWN"]
@@ -240,10 +237,10 @@ def test_an_agent_whose_loop_is_closed_answers_nothing_and_leaves_it_to_others(
 ) -> None:
     producer = producer_of(topics, listener=Orders(ROLLBACK), checks_elsewhere=False)
     asyncio.run(producer.start())
-    assert producer.agent is not None and producer.agent.wait_ready(60)
+    assert producer.agent is not None and producer.agent.wait_ready(PATIENCE_SECONDS)
     topics.check(group_of(topics), 17)
     with pytest.raises(TxResolverError, match="event loop of its listener is closed"):
-        producer.agent.join(60)
+        producer.agent.join(PATIENCE_SECONDS)
     assert topics.ends() == []
     prefix = topics.names.prefix
     with TransactionAgent(group_of(topics), topics.bootstrap, PlainOrders(), topic_prefix=prefix):

@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker import Broker
 from resolver.errors import BrokerError
+from tests.support.patience import PATIENCE_SECONDS
 
 RUN = """
 import sys, time
@@ -29,7 +31,9 @@ with Broker(Path(sys.argv[1])) as broker:
 
 def make_topic(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic].result(timeout=30)
+    admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic].result(
+        timeout=PATIENCE_SECONDS
+    )
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
@@ -47,7 +51,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     )
     consumer.subscribe([topic])
     read: list[bytes | None] = []
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while len(read) < count and time.monotonic() < until:
         message = consumer.poll(0.5)
         if message is not None:
@@ -58,11 +62,11 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 def is_running(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
 def await_that(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < until, "the condition did not come about within a minute"
         time.sleep(0.02)
@@ -99,6 +103,45 @@ def test_a_wanted_port_is_used_and_kept(tmp_path: Path) -> None:
         assert broker.bootstrap == f"127.0.0.1:{port}"
     with Broker(tmp_path) as broker:
         assert broker.bootstrap == f"127.0.0.1:{port}"
+
+
+def test_two_new_homes_that_prefer_a_port_at_once_get_one_each(tmp_path: Path) -> None:
+    """Both find the port free; the one that comes second chooses again."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    brokers = [Broker(tmp_path / name, preferred=port) for name in ("first", "second")]
+    try:
+        for broker in brokers:
+            broker.prepare()
+            assert broker.bootstrap == f"127.0.0.1:{port}"
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(Broker.start, brokers))
+        addresses = {broker.bootstrap for broker in brokers}
+        assert len(addresses) == 2
+        assert f"127.0.0.1:{port}" in addresses
+        for address in addresses:
+            assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).brokers
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def test_a_preferred_port_that_is_taken_is_left_to_its_owner(tmp_path: Path, taken: int) -> None:
+    broker = Broker(tmp_path, preferred=taken)
+    broker.prepare()
+    assert broker.bootstrap != f"127.0.0.1:{taken}"
+    broker.stop()
+
+
+def test_a_home_keeps_its_port_though_another_is_preferred(tmp_path: Path) -> None:
+    first = Broker(tmp_path)
+    first.prepare()
+    first.stop()
+    again = Broker(tmp_path, preferred=9092)
+    again.prepare()
+    assert again.bootstrap == first.bootstrap
+    again.stop()
 
 
 def test_topics_are_not_made_by_accident(kafka: Broker, prefix: str) -> None:
@@ -249,7 +292,7 @@ def test_the_command_says_ready_and_ends_with_a_signal(
         assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).brokers
         javas = [child.pid for child in psutil.Process(running.pid).children(recursive=True)]
         running.send_signal(stop)
-        assert running.wait(timeout=60) == 0
+        assert running.wait(timeout=PATIENCE_SECONDS) == 0
     assert javas and not any(is_running(pid) for pid in javas)
 
 
@@ -261,9 +304,63 @@ def test_the_command_s_errors_are_one_line_without_a_traceback(kafka: Broker) ->
         [sys.executable, "-c", "from resolver.cli import main; main()", "broker", "--home", home],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: process ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def run_kafka(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "resolver", "kafka", "--home", str(home), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def test_javas_consumer_reads_a_topic_beside_the_broker(tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker:
+        make_topic(broker.bootstrap, "orders")
+        produce(broker.bootstrap, "orders", [b"lamp"])
+        read = run_kafka(
+            tmp_path, "console-consumer", "--topic", "orders", "--from-beginning",
+            "--isolation-level", "read_committed", "--max-messages", "1",
+            "--formatter-property", "print.headers=true",
+        )  # fmt: skip
+    assert read.stdout.strip().endswith("lamp"), read.stderr
+    refused = run_kafka(tmp_path, "console-consumer", "--topic", "orders")
+    assert refused.returncode == 2
+    assert "no embedded broker runs here" in refused.stderr
+    unknown = run_kafka(tmp_path, "consumer")
+    assert unknown.returncode == 2
+    assert "console-consumer" in unknown.stderr
+
+
+def test_commands_find_the_broker_of_a_home_and_say_at_once_where_none_runs(
+    tmp_path: Path,
+) -> None:
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "resolver", *arguments, "--home", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+    with Broker(tmp_path / "broker") as broker:
+        made = command("topics", "create", "--topic", "orders.placed", "--group", "orders")
+        assert made.returncode == 0, made.stderr
+        assert ["orders.placed", "created", "4", "1"] in map(str.split, made.stdout.splitlines())
+        consumed = run_kafka(tmp_path, "topics", "--list")
+        assert "orders.placed" in consumed.stdout.splitlines(), consumed.stderr
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+        assert "tx.check.orders" in topics
+    for refused in (command("topics", "create"), command("audit", "--topics")):
+        assert refused.returncode == 2
+        assert "no embedded broker runs here; start `txresolver up`" in refused.stderr
+    assert not (tmp_path / "tables").exists()

@@ -6,13 +6,16 @@ import logging
 import subprocess
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgpack
+import orjson
 import pytest
 from confluent_kafka import (
     Consumer,
@@ -27,22 +30,25 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
 )
-from leftovers import PATIENCE_SECONDS, wait_until
-from second_node import SecondNode
 
 from resolver.broker import Broker, Security
 from resolver.broker.jars import kafka_classpath
 from resolver.broker.java import find_java
-from resolver.delivery import Delivery
-from resolver.delivery.packed import Decision, Message, as_message
 from resolver.errors import DeliveryError, MarkerMismatch, ResolverError
-from resolver.kafka import admin_client
-from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, commit_record
-from resolver.rebuild import ensure_all_topics, refuse_gaps
+from resolver.kafka.clients import admin_client, client_config
+from resolver.kafka.topics import ensure_topics
+from resolver.protocol import Names
+from resolver.resolve.delivery import Delivery
+from resolver.resolve.delivery.packed import Decision, Output
+from resolver.resolve.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
-from resolver.topics import ensure_topics
+from resolver.spark.points import Point
+from tests.support.leftovers import wait_until
+from tests.support.patience import PATIENCE_SECONDS
+
+from .real_topic import commit, make_real, values
+from .second_node import SecondNode, have_kafkas_topics_made
 
 Deliveries = Callable[[str], Delivery]
 
@@ -73,12 +79,6 @@ def real(settings: Settings) -> str:
     return make_real(settings, f"real-{uuid.uuid4().hex[:8]}")
 
 
-def make_real(settings: Settings, topic: str) -> str:
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    return topic
-
-
 def test_a_batch_that_the_marker_holds_is_not_written_again(
     settings: Settings, deliveries: Deliveries, real: str
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_batch_that_the_marker_holds_is_not_written_again(
     again.start(is_new=False)
     again.deliver(0, batch)
     again.deliver(1, _parts(_message(real, b"next")))
-    assert _values(settings, real) == [b"once", b"next"]
+    assert values(settings, real) == [b"once", b"next"]
 
 
 def test_a_replay_that_decides_otherwise_is_refused(deliveries: Deliveries, real: str) -> None:
@@ -113,7 +113,7 @@ def test_to_keep_the_marker_takes_no_batch_back(
     settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of one whose commit came through, of which the resolver never heard before it gave up."""
-    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
     batch = _parts(_message(real, b"second"))
     first = deliveries("checkpoint")
     first.start(is_new=True)
@@ -124,7 +124,7 @@ def test_to_keep_the_marker_takes_no_batch_back(
     again = deliveries("checkpoint")
     again.start(is_new=False)
     again.deliver(1, batch)
-    assert _values(settings, real) == [b"first", b"second"]
+    assert values(settings, real) == [b"first", b"second"]
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -132,18 +132,77 @@ def test_where_the_marker_is_lost_nothing_is_delivered_anew(
     settings: Settings, deliveries: Deliveries, is_new: bool
 ) -> None:
     names = Names(settings.topic_prefix)
-    first = deliveries("checkpoint")
+    # Its membership ends that soon after it.
+    first = Delivery(replace(settings, kafka={"session.timeout.ms": "6000"}), "checkpoint")
     first.start(is_new=True)
     first.deliver(0, _parts(_message(names.resolution, b"{}")))
     first.close()
-    group = f"{settings.topic_prefix}resolver"
-    admin_client_of = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin_client_of.delete_consumer_groups([group])[group].result(30)
+    wait_until(lambda: _is_deleted(settings, f"{settings.topic_prefix}resolver"))
 
     again = deliveries("another" if is_new else "checkpoint")
     with pytest.raises(MarkerMismatch, match="--rebuild"):
         again.start(is_new=is_new)
     again.start(is_new=is_new, rebuild=True)
+
+
+def test_once_a_half_was_fast_the_marker_says_so_for_good(
+    settings: Settings, deliveries: Deliveries, real: str
+) -> None:
+    first = deliveries("checkpoint")
+    first.start(is_new=True)
+    first.deliver(0, _parts(_message(real, b"first")))
+    assert "needs" not in _marked(settings), "a version from before fast commits may go on"
+    first.deliver(1, _parts(), has_fast=True)
+    said = {"batch": 1, "needs": "a resolver that knows fast commits"}
+    assert said.items() <= _marked(settings).items()
+    first.deliver(2, _parts(_message(real, b"second")))
+    rebuilt = deliveries("another")
+    rebuilt.start(is_new=True, rebuild=True)
+    assert rebuilt.has_fast
+    assert said["needs"] == _marked(settings)["needs"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"needs": "a later one"}, r"delivered up to batch 7 .* needs a later one; start the ver"),
+        ({"unknown": "x"}, "which no resolver wrote"),
+    ],
+)
+def test_a_marker_that_a_later_version_wrote_is_refused(
+    settings: Settings, deliveries: Deliveries, more: dict[str, str], said: str
+) -> None:
+    """Also by a rebuild: it would deliver what that version knows to be delivered."""
+    marker = {"checkpoint": "checkpoint", "instance": "i", "batch": 7, **more}
+    names = Names(settings.topic_prefix)
+    consumer = Consumer(client_config(settings, **{"group.id": names.resolver}))
+    place = TopicPartition(names.marker, 0, 8, orjson.dumps(marker).decode())
+    consumer.commit(offsets=[place], asynchronous=False)
+    consumer.close()
+    for rebuild in (False, True):
+        with pytest.raises(MarkerMismatch, match=said):
+            deliveries("checkpoint").start(is_new=rebuild, rebuild=rebuild)
+
+
+def _marked(settings: Settings) -> dict[str, Any]:
+    """Return the marker as any program reads it."""
+    names = Names(settings.topic_prefix)
+    consumer = Consumer(client_config(settings, **{"group.id": names.resolver}))
+    (place,) = consumer.committed([TopicPartition(names.marker, 0)], PATIENCE_SECONDS)
+    consumer.close()
+    found: dict[str, Any] = orjson.loads(place.metadata or "")
+    return found
+
+
+def _is_deleted(settings: Settings, group: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    try:
+        admin.delete_consumer_groups([group])[group].result(PATIENCE_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+            raise
+        return False
+    return True
 
 
 def test_a_check_topic_that_cannot_be_made_stops_nothing(
@@ -157,8 +216,8 @@ def test_a_check_topic_that_cannot_be_made_stops_nothing(
     unwritable = _message(names.check("a_b"), b"asked in vain")
     others = [_message(names.check(group), b"asked") for group in ("a", "b")]
     delivery.deliver(0, _parts(unwritable, unwritable, *others, _message(real, b"delivered")))
-    assert _values(settings, real) == [b"delivered"]
-    assert [_values(settings, names.check(group)) for group in ("a", "b")] == [[b"asked"]] * 2
+    assert values(settings, real) == [b"delivered"]
+    assert [values(settings, names.check(group)) for group in ("a", "b")] == [[b"asked"]] * 2
     made, left_out = (
         record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
     )
@@ -177,9 +236,9 @@ def test_a_check_topic_that_was_deleted_stops_nothing(
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     delivery.deliver(0, _parts(_message(topic, b"asked"), _message(real, b"first")))
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
     delivery.deliver(1, _parts(_message(topic, b"asked in vain"), _message(real, b"second")))
-    assert _values(settings, real) == [b"first", b"second"]
+    assert values(settings, real) == [b"first", b"second"]
 
 
 @contextmanager
@@ -190,6 +249,7 @@ def without_leader(folder: Path, topic: str) -> Iterator[tuple[Settings, SecondN
         settings = Settings(bootstrap_servers=first.bootstrap, queues=1)
         ensure_topics(admin_client(settings), settings)
         make_real(settings, "real")
+        have_kafkas_topics_made(first)
         second = SecondNode(first, folder / "second")
         try:
             second.start()
@@ -210,7 +270,7 @@ def test_a_check_topic_without_a_leader_stops_nothing(
         delivery = Delivery(settings, "checkpoint")
         delivery.start(is_new=True)
         delivery.deliver(0, batch)
-        assert _values(settings, "real") == [b"delivered"]
+        assert values(settings, "real") == [b"delivered"]
         delivery.close()
     assert f"topic {topic} has no leader, or too few replicas in sync, of 0" in caplog.text
 
@@ -219,7 +279,7 @@ def test_where_checks_count_unanswered_their_topics_leader_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else halves would be given up that nobody was asked about."""
-    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
     topic = "tx.check.orders"
     batch = _parts(_message(topic, b"asked"), _message("real", b"delivered"))
     with without_leader(tmp_path, topic) as (settings, second), ThreadPoolExecutor() as pool:
@@ -229,12 +289,12 @@ def test_where_checks_count_unanswered_their_topics_leader_is_waited_for(
         delivery = Delivery(counting, "checkpoint")
         delivery.start(is_new=True)
         delivering = pool.submit(delivery.deliver, 0, batch)
-        wait_until(lambda: "batch 0: transaction open" in caplog.text)
+        wait_until(lambda: f"batch 0: {Point.OPEN}" in caplog.text)
         assert not delivering.done()
         second.start()
         delivering.result(PATIENCE_SECONDS)
-        assert _values(settings, topic) == [b"asked"]
-        assert _values(settings, "real") == [b"delivered"]
+        assert values(settings, topic) == [b"asked"]
+        assert values(settings, "real") == [b"delivered"]
         delivery.close()
 
 
@@ -247,11 +307,11 @@ def test_a_check_topic_with_fewer_replicas_than_it_wants_in_sync_takes_checks(
     ensure_topics(admin, settings, ["orders"])
     entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
     config = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([config])[config].result(30)
+    admin.incremental_alter_configs([config])[config].result(PATIENCE_SECONDS)
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     delivery.deliver(0, _parts(_message(topic, b"asked")))
-    assert _values(settings, topic) == [b"asked"]
+    assert values(settings, topic) == [b"asked"]
 
 
 def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Settings) -> None:
@@ -264,7 +324,7 @@ def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Set
 
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     for deleted in admin.delete_records([TopicPartition(names.resolution, 0, 1)]).values():
-        deleted.result(30)
+        deleted.result(PATIENCE_SECONDS)
     with pytest.raises(ResolverError, match="may be gone"):
         refuse_gaps(settings)
 
@@ -276,8 +336,8 @@ def test_outcomes_that_are_gone_are_not_made_anew_without_a_word(
     topic = Names(settings.topic_prefix).resolution
     deliveries("checkpoint").start(is_new=True)
     admin = admin_client(settings)
-    admin.delete_topics([topic])[topic].result(30)
-    until = time.monotonic() + 60
+    admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+    until = time.monotonic() + PATIENCE_SECONDS
     while topic in admin.list_topics(timeout=30).topics:
         assert time.monotonic() < until
     with pytest.raises(ResolverError, match=r"is gone.*txresolver topics create"):
@@ -290,16 +350,16 @@ def test_halves_stored_before_a_clock_stepped_back_hold_up_nothing(
     settings: Settings, deliveries: Deliveries, real: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic refuses their timestamps: two refusals tell of all of them."""
-    caplog.set_level(logging.DEBUG, "resolver.delivery")
+    caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
     now_ms = time.time_ns() // 1_000_000
     names = Names(settings.topic_prefix)
-    ahead = [_commit(real, offset, now_ms + 7_200_000, names) for offset in range(200)]
+    ahead = [commit(real, offset, now_ms + 7_200_000, names) for offset in range(200)]
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
-    delivery.deliver(0, [msgpack.packb([*ahead, _commit(real, 200, now_ms, names)])])
-    assert _values(settings, real) == [b"200"]
-    assert len(_values(settings, names.discarded)) == 200
-    assert sum("batch 0: transaction open" in line for line in caplog.messages) < 5
+    delivery.deliver(0, [msgpack.packb([*ahead, commit(real, 200, now_ms, names)])])
+    assert values(settings, real) == [b"200"]
+    assert len(values(settings, names.discarded)) == 200
+    assert sum(f"batch 0: {Point.OPEN}" in line for line in caplog.messages) < 5
 
 
 def test_a_partition_that_was_added_a_moment_ago_is_written_to(
@@ -309,14 +369,14 @@ def test_a_partition_that_was_added_a_moment_ago_is_written_to(
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     names, now_ms = Names(settings.topic_prefix), time.time_ns() // 1_000_000
-    delivery.deliver(0, [msgpack.packb([_commit(real, 0, now_ms, names)])])
+    delivery.deliver(0, [msgpack.packb([commit(real, 0, now_ms, names)])])
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-    admin.create_partitions([NewPartitions(real, 3)])[real].result(30)
-    added = [_commit(real, offset, now_ms, names, partition=offset) for offset in (1, 2)]
-    delivery.deliver(1, [msgpack.packb([*added, _commit(real, 3, now_ms, names, partition=3)])])
-    delivered = [_values(settings, real, partition) for partition in range(3)]
+    admin.create_partitions([NewPartitions(real, 3)])[real].result(PATIENCE_SECONDS)
+    added = [commit(real, offset, now_ms, names, partition=offset) for offset in (1, 2)]
+    delivery.deliver(1, [msgpack.packb([*added, commit(real, 3, now_ms, names, partition=3)])])
+    delivered = [values(settings, real, partition) for partition in range(3)]
     assert delivered == [[b"0"], [b"1"], [b"2"]]
-    assert _values(settings, names.discarded) == [b"3"]
+    assert values(settings, names.discarded) == [b"3"]
 
 
 def test_a_commit_for_a_topic_of_kafkas_own_does_not_stop_its_neighbours(
@@ -326,12 +386,12 @@ def test_a_commit_for_a_topic_of_kafkas_own_does_not_stop_its_neighbours(
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     own = [
-        _commit(topic, offset, now_ms, names, key=b"key")
+        commit(topic, offset, now_ms, names, key=b"key")
         for offset, topic in enumerate(["__consumer_offsets", "__transaction_state"])
     ]
-    delivery.deliver(0, [msgpack.packb([*own, _commit(real, 2, now_ms, names)])])
-    assert _values(settings, real) == [b"2"]
-    assert sorted(_values(settings, names.discarded)) == [b"0", b"1"]
+    delivery.deliver(0, [msgpack.packb([*own, commit(real, 2, now_ms, names)])])
+    assert values(settings, real) == [b"2"]
+    assert Counter(values(settings, names.discarded)) == Counter([b"0", b"1"])
 
 
 def test_one_message_that_is_refused_among_many_does_not_stop_them(
@@ -340,22 +400,21 @@ def test_one_message_that_is_refused_among_many_does_not_stop_them(
     """It is refused while the others are still being handed over."""
     now_ms = time.time_ns() // 1_000_000
     names = Names(settings.topic_prefix)
-    batch = [_commit(real, offset, now_ms, names) for offset in range(40_000)]
-    batch[30_000] = _commit(real, 30_000, now_ms + 7_200_000, names)
+    batch = [commit(real, offset, now_ms, names) for offset in range(40_000)]
+    batch[30_000] = commit(real, 30_000, now_ms + 7_200_000, names)
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
     delivery.deliver(0, [msgpack.packb(batch)])
-    delivered = _values(settings, real)
+    delivered = values(settings, real)
     assert len(delivered) == len(set(delivered)) == 39_999
-    assert _values(settings, names.discarded) == [b"30000"]
+    assert values(settings, names.discarded) == [b"30000"]
 
 
 def test_a_batch_has_its_time_while_a_slow_kafka_takes_more_and_more_of_it(
     kafka: Broker, settings: Settings, real: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here it is slow by a quota: half a second for each message, once its burst is used up."""
-    monkeypatch.setattr("resolver.delivery.transaction._FLUSH_SECONDS", 4.0)
-    monkeypatch.setattr("resolver.delivery.delivery._RETRY_SECONDS", 60.0)
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._RETRY_SECONDS", 60.0)
     slow = f"slow-{uuid.uuid4().hex}"
     _limit(kafka, slow, bytes_per_second=2_000_000)
     delivery = Delivery(replace(settings, kafka={"client.id": slow}), "checkpoint")
@@ -364,7 +423,7 @@ def test_a_batch_has_its_time_while_a_slow_kafka_takes_more_and_more_of_it(
         delivery.deliver(0, _parts(*[_message(real, bytes(1_000_000)) for _ in range(40)]))
     finally:
         delivery.close()
-    assert len(_values(settings, real)) == 40
+    assert len(values(settings, real)) == 40
 
 
 @contextmanager
@@ -373,11 +432,11 @@ def _losing_an_answer(delivery: Delivery) -> Iterator[None]:
 
     class Losing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "transaction committed" in record.getMessage():
+            if Point.COMMITTED in (record.args or ()):
                 delivery.give_up()
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    logger, losing = logging.getLogger("resolver.delivery"), Losing()
+    logger, losing = logging.getLogger("resolver.resolve.delivery"), Losing()
     logger.addHandler(losing)
     try:
         yield
@@ -391,50 +450,15 @@ def _limit(kafka: Broker, client: str, bytes_per_second: int) -> None:
     tool = [str(find_java()), "-cp", jars, "kafka.admin.ConfigCommand", "--alter"]
     where = ["--bootstrap-server", kafka.bootstrap, "--entity-type", "clients"]
     limit = ["--entity-name", client, "--add-config", f"producer_byte_rate={bytes_per_second}"]
-    done = subprocess.run([*tool, *where, *limit], capture_output=True, text=True)
+    done = subprocess.run([*tool, *where, *limit], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _commit(
-    topic: str,
-    offset: int,
-    stored_at_ms: int,
-    names: Names,
-    partition: int | None = None,
-    key: bytes | None = None,
-) -> Decision:
-    half = Half(str(offset), "orders", topic, 0, key, str(offset).encode(), [], partition)
-    at = HalfAt(0, offset, stored_at_ms, half, half.to_record(names.half, 0).headers)
-    said = Resolution(
-        transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,
-        source=Source.END, group="orders", topic=topic, op_offset=0, checks=0, answered=0,
-        born_at=0, stored_at=stored_at_ms, ended_at=0, decided_at=0, batch_id=0, query_id="q",
-    )  # fmt: skip
-    outcome = as_message(said.to_record(names.resolution))
-    return Decision(as_message(commit_record(at)), outcome, msgpack.packb(at.all_headers))
+def _message(topic: str, value: bytes) -> Output:
+    return Output(topic, None, value, (), -1, time.time_ns() // 1_000_000)
 
 
-def _message(topic: str, value: bytes) -> Message:
-    return Message(topic, None, value, (), -1, time.time_ns() // 1_000_000)
-
-
-def _parts(*messages: Message) -> list[bytes]:
+def _parts(*messages: Output) -> list[bytes]:
     """Pack messages as the workers do."""
     half = msgpack.packb([])
     return [msgpack.packb([Decision(message, None, half) for message in messages])]
-
-
-def _values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": uuid.uuid4().hex,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    values = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
-        values.append(message.value())
-    consumer.close()
-    return values

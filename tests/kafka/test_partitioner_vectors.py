@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker import Broker
+from tests.support.patience import PATIENCE_SECONDS
 
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "docs" / "protocol-vectors.json").read_text(encoding="utf-8")
@@ -22,7 +23,7 @@ def test_librdkafka_picks_the_partitions_that_java_does(kafka: Broker, prefix: s
     servers: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap}
     admin = AdminClient(servers)
     made = admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
-    made[topic].result(30)
+    made[topic].result(PATIENCE_SECONDS)
     found: dict[bytes, int] = {}
 
     def stored(error: Any, message: Any) -> None:
@@ -36,5 +37,5 @@ def test_librdkafka_picks_the_partitions_that_java_does(kafka: Broker, prefix: s
         as_bytes = bytes.fromhex(key["hex"]) if isinstance(key, dict) else key.encode()
         expected[as_bytes] = vector["partitions"][str(PARTITIONS)]
         producer.produce(topic, b"", as_bytes, on_delivery=stored)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     assert found == expected

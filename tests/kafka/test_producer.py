@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from protocol_topics import ProtocolTopics, until
 
 from resolver import (
     HalfNotAcknowledged,
@@ -27,7 +28,10 @@ from resolver import (
     TransactionStatus,
 )
 from resolver.broker import Broker
-from resolver.protocol import decode_half
+from resolver.protocol import HalfId, decode_half
+from tests.support.world import headers_of
+
+from .protocol_topics import REAL, ProtocolTopics, until
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -35,6 +39,7 @@ COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.UNKNOWN,
 )
 MESSAGE = Message("orders.placed", b"body", b"key", [("a", b"1")])
+WITHOUT_KEY = Message("orders.placed", b"body")
 
 
 class Local(TransactionListener):
@@ -97,7 +102,7 @@ def test_the_half_is_stored_before_the_local_transaction_and_the_op_after(
         result.half_offset,
     )
     [stored] = topics.read(topics.names.half)
-    half = decode_half(stored.key(), stored.value(), stored.headers() or [], topics.names.prefix)
+    half = decode_half(stored.key(), stored.value(), headers_of(stored), topics.names.prefix)
     assert (half.transaction_id, half.group) == (result.transaction_id, "orders")
     assert (half.topic, half.key, half.body) == ("orders.placed", b"key", b"body")
     assert (stored.partition(), stored.offset()) == (result.queue, result.offset)
@@ -121,12 +126,12 @@ def test_any_bytes_arrive_as_they_are(topics: ProtocolTopics) -> None:
     with producer_of(topics) as producer:
         for key in odd:
             for body in odd:
-                message = Message("real", body, key, headers, 3, 7)
+                message = Message(REAL, body, key, headers, 1, 7)
                 result = producer.send_message_in_transaction(message, COMMIT)
                 sent[result.transaction_id] = message
     for stored in topics.read(topics.names.half):
-        half = decode_half(stored.key(), stored.value(), stored.headers() or [])
-        assert Message.of_half(half, 0, 0) == sent.pop(half.transaction_id)
+        half = decode_half(stored.key(), stored.value(), headers_of(stored))
+        assert Message.of_half(half, HalfId(0, 0)) == sent.pop(half.transaction_id)
     assert not sent
 
 
@@ -138,7 +143,7 @@ def raises(error: BaseException) -> Callable[[Message], TransactionStatus]:
 
 
 @pytest.mark.parametrize(
-    "arg, remark", [(None, "NoneType"), ("COMMIT", "str"), (raises(OSError("disk")), "OSError")]
+    ("arg", "remark"), [(None, "NoneType"), ("COMMIT", "str"), (raises(OSError("disk")), "OSError")]
 )
 def test_a_local_transaction_that_says_nothing_usable_is_unknown_with_a_remark(
     topics: ProtocolTopics, arg: Any, remark: str
@@ -264,10 +269,10 @@ def test_the_largest_message_is_stored_and_a_larger_one_refused(topics: Protocol
 
     with producer_of(topics) as producer:
         with pytest.raises(MessageRefused, match="at most") as refused:
-            producer.send_message_in_transaction(Message("real", b"x" * 1_048_588), local)
+            producer.send_message_in_transaction(Message(REAL, b"x" * 1_048_588), local)
         over = int(str(refused.value).split(" takes ")[1].split()[0]) - 1_048_588
         assert not ran
-        producer.send_message_in_transaction(Message("real", b"x" * (1_048_588 - over)), local)
+        producer.send_message_in_transaction(Message(REAL, b"x" * (1_048_588 - over)), local)
     assert len(ran) == len(topics.read(topics.names.half)) == 1
 
 
@@ -275,7 +280,7 @@ def test_many_threads_send_at_once_and_their_ops_are_packed(topics: ProtocolTopi
     with producer_of(topics, op_linger_ms=200) as producer, ThreadPoolExecutor(16) as threads:
         results = list(
             threads.map(
-                lambda state: producer.send_message_in_transaction(MESSAGE, state),
+                lambda state: producer.send_message_in_transaction(WITHOUT_KEY, state),
                 [COMMIT, ROLLBACK] * 200,
             )
         )
@@ -369,6 +374,25 @@ def test_a_fork_of_a_producer_says_what_to_do(topics: ProtocolTopics) -> None:
         assert producer.send_message_in_transaction(MESSAGE, COMMIT).offset == 0
 
 
+#: Ops wait for a minute: only a close sends them before.
+NEVER_CLOSED = """
+import sys
+from resolver import Message, TransactionProducer
+producer = TransactionProducer(
+    "orders", sys.argv[1], checks_elsewhere=True, topic_prefix=sys.argv[2], op_linger_ms=60_000
+)
+producer.begin(Message("orders.placed", b"lamp")).commit()
+"""
+
+
+def test_a_producer_that_nobody_closed_closes_at_the_end_of_its_process(
+    topics: ProtocolTopics,
+) -> None:
+    arguments = [topics.bootstrap, topics.names.prefix]
+    subprocess.run([sys.executable, "-c", NEVER_CLOSED, *arguments], check=True, timeout=120)
+    assert [state for _, state in topics.ends()] == ["COMMIT_MESSAGE"]
+
+
 def test_its_threads_are_named_and_end_with_it(topics: ProtocolTopics) -> None:
     def named() -> set[str]:
         return {t.name for t in threading.enumerate() if t.name.startswith("txresolver")}
@@ -398,7 +422,7 @@ def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it
         with pytest.raises(HalfNotAcknowledged), producer.transaction(MESSAGE, timeout=0.2):
             pytest.fail("the block ran")
     assert not ran
-    ends = until(lambda: topics.ends())
+    ends = until(topics.ends)
     assert len(topics.read(topics.names.half)) == 2
     assert [state for _, state in ends] == ["ROLLBACK_MESSAGE"] * 2
 

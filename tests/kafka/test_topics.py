@@ -17,12 +17,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from typer.testing import CliRunner
 
-from resolver import topic_admin
 from resolver.cli.topics import app
 from resolver.errors import SettingsError, TopicSettingsError
-from resolver.kafka import admin_client
+from resolver.kafka import topic_admin
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topics import Topic, ensure_topics
 from resolver.settings import Group, Settings
-from resolver.topics import Topic, ensure_topics
+from tests.support.patience import PATIENCE_SECONDS
 
 HOUR_MS = 3_600_000
 
@@ -40,23 +41,23 @@ def admin(settings: Settings) -> AdminClient:
 def alter(admin: AdminClient, topic: str, setting: str, value: str) -> None:
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=30)
-    deadline = time.monotonic() + 30
+    admin.incremental_alter_configs([resource])[resource].result(timeout=PATIENCE_SECONDS)
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while config(admin, topic)[setting] != value:  # the broker learns it from the controller
         assert time.monotonic() < deadline, f"{topic} does not show {setting}={value}"
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    entries = admin.describe_configs([resource])[resource].result(timeout=30)
+    entries = admin.describe_configs([resource])[resource].result(timeout=PATIENCE_SECONDS)
     return {name: entry.value for name, entry in entries.items()}
 
 
 def make(admin: AdminClient, topic: str, partitions: int, **settings: str) -> None:
     dotted = {name.replace("_", "."): value for name, value in settings.items()}
     new = NewTopic(topic, partitions, 1, config=dotted)
-    admin.create_topics([new], operation_timeout=30)[topic].result(timeout=30)
-    deadline = time.monotonic() + 30
+    admin.create_topics([new], operation_timeout=30)[topic].result(timeout=PATIENCE_SECONDS)
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while topic not in admin.list_topics(timeout=30).topics:
         assert time.monotonic() < deadline, f"{topic} does not appear"
 
@@ -83,7 +84,7 @@ def test_missing_topics_are_made_and_there_when_it_returns(
     assert {topic.action for topic in made} == {"created"}
     expected = dict.fromkeys(
         ["half", "op", "resolution", "discarded", "quarantine", "check.orders", "check.pay.1"], 3
-    ) | {"marker": 1}
+    ) | {"marker": 1, "parked": 1, "policy": 1, "operation": 1}
     assert partitions(admin, prefix) == expected
     assert {topic.name.removeprefix(prefix): topic.partitions for topic in made} == expected
 
@@ -107,6 +108,10 @@ def test_they_are_made_with_what_the_protocol_needs(
         output = config(admin, f"{prefix}{name}")
         assert int(output["max.message.bytes"]) == 1048588 + 65536
         assert output["cleanup.policy"] == "delete"
+    assert config(admin, f"{prefix}policy")["cleanup.policy"] == "compact"
+    lane = config(admin, f"{prefix}parked")
+    assert (lane["retention.ms"], lane["retention.bytes"]) == ("-1", "-1")
+    assert int(lane["max.message.bytes"]) > 1048588 + 65536
 
 
 def test_a_second_call_verifies_and_makes_only_what_is_missing(
@@ -125,9 +130,9 @@ def test_two_at_once_both_end_with_all_topics(
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(ensure_topics, admin, settings, ["orders"]) for _ in range(2)]
-        both: list[list[Topic]] = [call.result(timeout=120) for call in calls]
+        both: list[list[Topic]] = [call.result(timeout=PATIENCE_SECONDS) for call in calls]
     assert [topic.name for topic in both[0]] == [topic.name for topic in both[1]]
-    assert len(both[0]) == 7
+    assert len(both[0]) == 10
 
 
 BROKEN = [
@@ -145,6 +150,9 @@ BROKEN = [
     ("quarantine", "max.message.bytes", "1048588", "1114124"),
     ("check.orders", "max.message.bytes", "1048588", "1114124"),
     ("check.orders", "cleanup.policy", "compact", "delete"),
+    ("parked", "retention.ms", str(168 * HOUR_MS), "-1"),
+    ("parked", "max.message.bytes", "1048588", "1114124"),
+    ("policy", "cleanup.policy", "delete", "compact"),
 ]
 
 
@@ -223,7 +231,7 @@ def test_a_number_of_queues_other_than_what_is_there_is_refused_before_anything_
         make(admin, prefix + topic, 2)
     message = refusal(admin, settings)
     assert f"topic {prefix}{there[0]} has 2 partitions and queues is 4" in message
-    assert "Set queues=2" in message
+    assert "; set queues=2" in message
     assert set(partitions(admin, prefix)) == set(there)
 
 
@@ -293,7 +301,7 @@ class WithoutLeader:
         return known
 
 
-def test_a_check_topic_without_a_leader_keeps_no_other_group_waiting(
+def test_a_check_or_half_topic_without_a_leader_keeps_no_others_waiting(
     admin: AdminClient,
     settings: Settings,
     prefix: str,
@@ -307,7 +315,11 @@ def test_a_check_topic_without_a_leader_keeps_no_other_group_waiting(
     assert notes.pop(f"{prefix}check.orders") == "a partition has no leader"
     assert set(notes.values()) == {""} and f"{prefix}check.pay" in notes
     assert f"topic {prefix}check.orders: a partition has no leader" in caplog.text
-    for name in ("half", "resolution"):
+    queue: Any = WithoutLeader(admin, f"{prefix}half")
+    notes = {topic.name: topic.note for topic in ensure_topics(queue, settings)}
+    assert notes.pop(f"{prefix}half") == "a partition has no leader"
+    assert set(notes.values()) == {""}
+    for name in ("resolution", "marker"):
         with pytest.raises(TopicSettingsError, match=f"{prefix}{name}.* did not appear within"):
             ensure_topics(cast(Any, WithoutLeader(admin, prefix + name)), settings)
 

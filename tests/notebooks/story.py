@@ -42,6 +42,7 @@ class Story:
     records: list[Record] = field(default_factory=list)
     next_offset: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     outcomes: defaultdict[Outcome, int] = field(default_factory=lambda: defaultdict(int))
+    conflicts: list[tuple[HalfAt, Record]] = field(default_factory=list)
 
     def tell(self, transactions: int, milliseconds: int) -> list[Record]:
         """Return all records in the order of their times."""
@@ -53,6 +54,11 @@ class Story:
             getattr(self, f"_{kind}")(at)
         for number in range(12):
             self._malformed(self.start_ms + milliseconds + number * 500)
+        for at, op in self.conflicts:
+            self._refused(at, op, QuarantineReason.CONFLICTING_END)
+        return self._by_time()
+
+    def _by_time(self) -> list[Record]:
         return sorted(self.records, key=lambda record: record.timestamp_ms)
 
     def _half(self, number: int, stored_at: int) -> HalfAt:
@@ -68,8 +74,8 @@ class Story:
         ended_at = self._op(at, at.stored_at_ms + self.random.randint(5, 400), Outcome.COMMIT)
         self._outcome(at, Outcome.COMMIT, Source.END, ended_at)
         if self.random.random() < 0.02:
-            later = self._op(at, ended_at + 900, Outcome.ROLLBACK)
-            self._refused(at, later, QuarantineReason.CONFLICTING_END)
+            self._op(at, ended_at + 900, Outcome.ROLLBACK)
+            self.conflicts.append((at, self.records[-1]))
 
     def _rollback(self, at: HalfAt) -> None:
         ended_at = self._op(at, at.stored_at_ms + self.random.randint(5, 400), Outcome.ROLLBACK)
@@ -124,12 +130,12 @@ class Story:
         self._at(stored_at, op.to_record(self.names.op, at.queue))
         return stored_at
 
-    def _refused(self, at: HalfAt, stored_at: int, reason: QuarantineReason) -> None:
-        op = Op(_STATES[Outcome.ROLLBACK], "orders", (Element(0, at.offset, "order"),))
-        value = op.to_record(self.names.op, at.queue).value
-        source = f"{self.names.op}:{at.queue}:1"
-        refused = Refused(source, 0, reason, "it was committed before", None, value, [])
-        self._at(stored_at + 300, refused.to_record(self.names, 4096))
+    def _refused(self, at: HalfAt, op: Record, reason: QuarantineReason) -> None:
+        place = (op.topic, op.partition)
+        ops = [each for each in self._by_time() if (each.topic, each.partition) == place]
+        source = f"{op.topic}:{op.partition}:{ops.index(op)}"
+        refused = Refused(source, 0, reason, "it was committed before", None, op.value, [])
+        self._at(op.timestamp_ms + 300, refused.to_record(self.names, 4096))
 
     def _outcome(
         self,

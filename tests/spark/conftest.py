@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledger import Ledger
 from pyspark.sql import SparkSession
 
 from resolver.broker import Broker
 from resolver.settings import Settings
+
+from .ledger import Ledger
 
 
 @pytest.fixture

@@ -5,24 +5,27 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from chispa import assert_df_equality
 from confluent_kafka import Message, Producer
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipelines.land import land_query
-from resolver.kafka import admin_client, client_config
+from resolver.kafka.clients import admin_client, client_config
+from resolver.kafka.topics import ensure_topics
+from resolver.ledger import TABLES
+from resolver.ledger.landing import land_query
 from resolver.protocol import Names, Record
 from resolver.settings import Settings
-from resolver.tables import TABLES
-from resolver.topics import ensure_topics
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.world import place_of
 
-TIMEOUT_SECONDS = 120
-
-#: Where a record stands, and its key, value and headers.
+_COLUMNS = ("source_topic", "source_partition", "source_offset", "key", "value", "headers")
+#: Where a record stands, and its key, value and headers: the values of these columns.
 Stored = tuple[str, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
@@ -60,17 +63,19 @@ class Ledger:
                 record.value,
                 record.key,
                 record.partition,
-                headers=record.headers,
+                headers=list(record.headers),
                 on_delivery=self._note(record),
             )
-        producer.flush(TIMEOUT_SECONDS)
+        producer.flush(PATIENCE_SECONDS)
         assert len(self.written) == before + len(records)
 
     def _note(self, record: Record) -> Any:
         def note(error: object, message: Message) -> None:
             assert error is None, error
-            place = (message.topic(), message.partition(), message.offset())
-            self.written.append((*place, record.key, record.value, tuple(record.headers)))
+            place = place_of(message)
+            self.written.append(
+                (record.topic, *place, record.key, record.value, tuple(record.headers))
+            )
 
         return note
 
@@ -80,13 +85,15 @@ class Ledger:
     def land(self) -> None:
         """Land all that is stored now."""
         query = self.query(available_now=True)
-        ended = query.awaitTermination(TIMEOUT_SECONDS)
+        ended = query.awaitTermination(PATIENCE_SECONDS)
         query.stop()
         assert ended
 
     def forget_snapshots(self) -> None:
         """Let Delta know as much of the tables as in a new process: nothing."""
-        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        jvm = self.spark._jvm
+        assert jvm is not None
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
@@ -102,6 +109,16 @@ class Ledger:
     def assert_landed_once(self) -> None:
         """Everything that was written is in the tables, once and bit for bit; nothing else is."""
         assert Counter(self.landed()) == Counter(self.written)
+
+    def assert_spark_reads_the_same(self) -> None:
+        """Spark too finds in the tables what was written, once and bit for bit."""
+        read = self.spark.read.format("delta")
+        tables = (read.load(str(self.tables / table.name)) for table in TABLES)
+        landed = reduce(DataFrame.unionAll, (table.select(*_COLUMNS) for table in tables))
+        # Kafka's source has null where a record has no header.
+        rows = [(*place, headers or None) for *place, headers in self.written]
+        wanted = self.spark.createDataFrame(rows, landed.schema)
+        assert_df_equality(landed, wanted, ignore_row_order=True, ignore_metadata=True)
 
     def version(self, table: str) -> int:
         """How many commits a table has had since it was made."""

@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from resolver.checkpoint import Checkpoint
 from resolver.errors import ResolverError, SettingsError
-from resolver.step import StepSettings
+from resolver.resolve.checkpoint import Checkpoint
+from resolver.resolve.step import StepSettings
 
 FIRST, SECOND, THIRD = (StepSettings(transaction_timeout_ms=ms) for ms in (1, 2, 3))
 

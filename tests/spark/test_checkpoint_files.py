@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from resolver.checkpoint_files import CheckpointFiles
+from resolver.resolve.checkpoint_files import CheckpointFiles
 
 
 def test_what_is_not_there_is_nothing(spark: SparkSession, tmp_path: Path) -> None:

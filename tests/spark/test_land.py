@@ -7,22 +7,35 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger import TIMEOUT_SECONDS, Ledger
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from records import check, discarded, half, op, refused, resolution
 
 from pipelines import land
-from pipelines.land_start import starting_offsets
 from resolver.errors import ResolverError
-from resolver.protocol import QuarantineReason, Record, fence_record
-from resolver.tables import TABLES
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topics import ensure_topics
+from resolver.ledger import TABLES, landing
+from resolver.ledger.land_start import starting_offsets
+from resolver.protocol import (
+    QuarantineReason,
+    Record,
+    Release,
+    fence_record,
+    half_fence_record,
+    parked_record,
+    release_record,
+)
+from tests.support.patience import PATIENCE_SECONDS
+
+from .ledger import Ledger
+from .records import check, discarded, half, op, refused, resolution
 
 
 def one_of_each(ledger: Ledger, name: str = "id-1", group: str = "orders") -> list[Record]:
@@ -35,6 +48,8 @@ def one_of_each(ledger: Ledger, name: str = "id-1", group: str = "orders") -> li
         resolution().to_record(names.resolution),
         discarded(names, message),
         refused(QuarantineReason.UNKNOWN_HALF, end, element=0).to_record(names, 4096),
+        parked_record(resolution(), b"key", b"body", message.to_record(names.half).headers, names),
+        release_record(Release("real", 1), names),
     ]
 
 
@@ -49,6 +64,7 @@ def odd_ones(ledger: Ledger) -> list[Record]:
         names.resolution,
         names.discarded,
         names.quarantine,
+        names.parked,
     ]
     malformed = [
         record
@@ -73,7 +89,16 @@ def test_all_kinds_and_malformed_records_land_bit_for_bit(ledger: Ledger) -> Non
     ledger.write(*one_of_each(ledger), *odd_ones(ledger))
     ledger.land()
     ledger.assert_landed_once()
-    assert [len(ledger.rows(table.name)) for table in TABLES] == [6, 6, 6, 6, 5, 5]
+    ledger.assert_spark_reads_the_same()
+    assert [len(ledger.rows(table.name)) for table in TABLES] == [6, 6, 6, 6, 5, 6, 5]
+
+
+def test_fences_of_the_half_topic_are_no_halves_and_do_not_land(ledger: Ledger) -> None:
+    ledger.write(half_fence_record(ledger.names.half, 0, 7, "secret"))
+    ledger.written.clear()
+    ledger.write(*one_of_each(ledger))
+    ledger.land()
+    ledger.assert_landed_once()
 
 
 def test_tables_can_be_read_before_anything_has_landed(ledger: Ledger) -> None:
@@ -106,7 +131,7 @@ def test_a_table_without_new_records_gets_no_commit(ledger: Ledger) -> None:
     ledger.write(half().to_record(ledger.names.half, 0))
     ledger.land()
     assert ledger.version("half") == 1
-    assert [ledger.version(table.name) for table in TABLES[1:]] == [0] * 5
+    assert [ledger.version(table.name) for table in TABLES[1:]] == [0] * 6
 
 
 def test_each_day_files_that_no_version_needs_any_more_are_removed(ledger: Ledger) -> None:
@@ -129,6 +154,7 @@ def test_each_day_files_that_no_version_needs_any_more_are_removed(ledger: Ledge
 
 
 def test_after_a_lost_checkpoint_it_goes_on_behind_what_has_landed(ledger: Ledger) -> None:
+    make_topics_of_a_longer_prefix(ledger)
     ledger.write(*one_of_each(ledger, "id-1"), *odd_ones(ledger))
     ledger.land()
     ledger.lose_checkpoint()
@@ -156,7 +182,7 @@ def test_a_group_that_comes_while_it_starts_without_a_checkpoint_lands_too(
             ledger.write(check(ledger.names, half(group="payments")))
         return starts[-1]
 
-    monkeypatch.setattr(land, "starting_offsets", too_late)
+    monkeypatch.setattr(landing, "starting_offsets", too_late)
     ledger.land()
     assert len(starts) == 2
     ledger.assert_landed_once()
@@ -170,7 +196,7 @@ def test_a_batch_that_failed_between_two_tables_lands_once(
     broken = Unwritable(ledger.tables / "check")
     ledger.write(*one_of_each(ledger))
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(TIMEOUT_SECONDS)
+        query.awaitTermination(PATIENCE_SECONDS)
     broken.mend()
     assert len(ledger.rows("half")) == 1 and not ledger.rows("check")
     if checkpoint_lost:
@@ -201,13 +227,13 @@ def test_the_rest_lands_before_a_stop_without_waiting_for_the_trigger(
     query = ledger.query()
     await_first_batch(query)
     ledger.write(*one_of_each(ledger))
-    assert land.land_rest(
+    assert landing.land_rest(
         query,
         spark,
         ledger.settings,
         ledger.tables,
         ledger.checkpoint,
-        TIMEOUT_SECONDS,
+        PATIENCE_SECONDS,
         log="Spark's log",
     )
     assert not query.isActive
@@ -222,13 +248,13 @@ def test_where_the_rest_can_not_land_it_says_how_to_go_on(
     await_first_batch(query)
     (ledger.checkpoint / "metadata").write_text("{")
     with pytest.raises(ResolverError, match=f"remove the folder {ledger.checkpoint}"):
-        land.land_rest(
+        landing.land_rest(
             query,
             spark,
             ledger.settings,
             ledger.tables,
             ledger.checkpoint,
-            TIMEOUT_SECONDS,
+            PATIENCE_SECONDS,
             log="Spark's log",
         )
 
@@ -252,12 +278,18 @@ def test_the_job_ends_with_its_batch_when_it_is_told_to(ledger: Ledger) -> None:
     ledger.write(*one_of_each(ledger))
     job = start_job(ledger)
     try:
-        await_commits(ledger, job, "half", 1)
+        await_commits(ledger, job, "parked", 1)  # all but the last table have the batch
         job.send_signal(signal.SIGTERM)
-        assert job.wait(TIMEOUT_SECONDS) == 0
+        assert job.wait(PATIENCE_SECONDS) == 0
     finally:
         stop(job)
     ledger.assert_landed_once()
+
+
+def make_topics_of_a_longer_prefix(ledger: Ledger) -> None:
+    """Make topics whose names end as those of the ledger; a pattern must not find them."""
+    longer = replace(ledger.settings, topic_prefix=f"my-{ledger.settings.topic_prefix}")
+    ensure_topics(admin_client(longer), longer, ["orders"])
 
 
 def make_older(file: Path, days: int) -> None:
@@ -266,7 +298,7 @@ def make_older(file: Path, days: int) -> None:
 
 
 def await_first_batch(query: StreamingQuery) -> None:
-    until = time.monotonic() + TIMEOUT_SECONDS
+    until = time.monotonic() + PATIENCE_SECONDS
     while query.lastProgress is None:
         assert query.isActive and time.monotonic() < until
         time.sleep(0.05)
@@ -285,7 +317,7 @@ def start_job(ledger: Ledger, *more: str) -> subprocess.Popen[bytes]:
 
 def await_commits(ledger: Ledger, job: subprocess.Popen[bytes], table: str, commits: int) -> None:
     log = ledger.tables / table / "_delta_log" / f"{commits:020}.json"
-    until = time.monotonic() + TIMEOUT_SECONDS
+    until = time.monotonic() + PATIENCE_SECONDS
     while not log.exists():
         assert job.poll() is None and time.monotonic() < until
         time.sleep(0.02)
@@ -293,8 +325,6 @@ def await_commits(ledger: Ledger, job: subprocess.Popen[bytes], table: str, comm
 
 def stop(job: subprocess.Popen[bytes]) -> None:
     """End the job and its JVM, which does not go by itself when Python is killed outright."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    job.wait(TIMEOUT_SECONDS)
+    job.wait(PATIENCE_SECONDS)

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from ledger import TIMEOUT_SECONDS, Ledger
 from pyspark.errors import StreamingQueryException
-from records import check, half
 
-from pipelines.audit import audited
-from pipelines.land import land_query
-from pipelines.land_failure import land_failure
+from resolver.audit.job import audited
 from resolver.errors import AuditError, ResolverError
-from resolver.kafka import admin_client
-from resolver.tables import TABLES
+from resolver.kafka.clients import admin_client
+from resolver.ledger import TABLES
+from resolver.ledger.land_failure import land_failure
+from resolver.ledger.landing import land_query
+from tests.support.patience import PATIENCE_SECONDS
+
+from .ledger import Ledger
+from .records import check, half
 
 
 def test_an_older_copy_of_the_checkpoint_is_refused(ledger: Ledger) -> None:
@@ -68,7 +70,7 @@ def test_a_new_checkpoint_whose_first_batch_failed_goes_on(ledger: Ledger) -> No
     (ledger.tables / "half").touch()
     write_halves(ledger, 3)
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(TIMEOUT_SECONDS)
+        query.awaitTermination(PATIENCE_SECONDS)
     (ledger.tables / "half").unlink()
     away.rename(ledger.tables / "half")
     ledger.land()
@@ -87,13 +89,15 @@ def test_tables_that_are_gone_are_not_made_anew_behind_their_checkpoint(ledger: 
     ledger.assert_landed_once()
 
 
-@pytest.mark.parametrize("spoilt", ["cut short", "lost"])
+@pytest.mark.parametrize("spoilt", ["cut short", "emptied", "lost"])
 def test_a_table_whose_log_is_damaged_is_named_and_lands_again(ledger: Ledger, spoilt: str) -> None:
     land_halves(ledger, 2)
     land_halves(ledger, 3)
-    last = max((ledger.tables / "half" / "_delta_log").glob("*.json"))
+    *_, before, last = sorted((ledger.tables / "half" / "_delta_log").glob("*.json"))
     if spoilt == "lost":
         last.unlink()
+    elif spoilt == "emptied":
+        before.write_bytes(b"")
     else:
         last.write_bytes(last.read_bytes()[:-40])
     ledger.forget_snapshots()
@@ -178,13 +182,17 @@ def test_two_lands_on_the_same_tables_stop(ledger: Ledger) -> None:
     first = ledger.query()
     session, another = ledger.spark.newSession(), ledger.home / "another"
     second = land_query(session, ledger.settings, ledger.tables, another)
-    until = time.monotonic() + TIMEOUT_SECONDS
+    until = time.monotonic() + PATIENCE_SECONDS
     while first.isActive and second.isActive:
         assert time.monotonic() < until
         write_halves(ledger, 1)
         time.sleep(0.1)
     (stopped,) = [query for query in (first, second) if not query.isActive][:1]
-    assert "another land, with another checkpoint, writes to" in str(stopped.exception())
+    failure = stopped.exception()
+    assert failure is not None
+    told = land_failure(failure, ledger.checkpoint)
+    assert told.message.startswith("the query land ended: another land, with another checkpoint")
+    assert told.remedy == "stop one of them; what has landed twice is named by the audit"
     for query in (first, second):
         query.stop()
 
@@ -268,7 +276,7 @@ def test_a_topic_made_again_while_land_runs_stops_it(ledger: Ledger) -> None:
     delete_topic(ledger, ledger.names.check("payments"))
     ledger.make_topics("payments")
     with pytest.raises(StreamingQueryException) as failed:
-        query.awaitTermination(TIMEOUT_SECONDS)
+        query.awaitTermination(PATIENCE_SECONDS)
     remedy = f"remove land's checkpoint, the folder {ledger.checkpoint}, and start"
     assert remedy in str(land_failure(failed.value, ledger.checkpoint))
 
@@ -303,9 +311,9 @@ def put_copy_back(ledger: Ledger) -> None:
 
 def delete_topic(ledger: Ledger, topic: str) -> None:
     admin = admin_client(ledger.settings)
-    admin.delete_topics([topic])[topic].result(TIMEOUT_SECONDS)
-    until = time.monotonic() + TIMEOUT_SECONDS
-    while topic in admin.list_topics(timeout=TIMEOUT_SECONDS).topics:
+    admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while topic in admin.list_topics(timeout=PATIENCE_SECONDS).topics:
         assert time.monotonic() < until
         time.sleep(0.05)
 

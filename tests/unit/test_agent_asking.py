@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from resolver.agent.asking import Asking
-from resolver.agent.holding import Held, Holding
-from resolver.agent.limits import AgentLimits
-from resolver.agent.progress import Place, Progress
-from resolver.protocol import Check, Half
+from resolver.producer.agent.asking import Asking
+from resolver.producer.agent.check_log import CheckLog
+from resolver.producer.agent.holding import Held, Holding
+from resolver.producer.agent.limits import AgentLimits
+from resolver.producer.agent.progress import Place, Progress
+from resolver.protocol import Check, Half, HalfId
 
 
 def test_an_executor_that_drops_its_tasks_is_not_waited_for() -> None:
@@ -20,9 +21,10 @@ def test_an_executor_that_drops_its_tasks_is_not_waited_for() -> None:
     executor.submit(gate.wait, 20)
     nothing: Any = None  # is asked, nothing sent
     limits = AgentLimits(check_thread_pool_max_size=1)
-    asking = Asking(nothing, nothing, holding, Progress(), executor, limits)
+    log = CheckLog("orders")
+    asking = Asking(nothing, nothing, holding, Progress(), executor, limits, log)
     half = Half("t1", "orders", "real", 1, None, b"", [])
-    holding.put(Held(Check(half, 0, 1, 1), Place(0, 1)))
+    holding.put(Held(Check(half, HalfId(0, 1), 1), Place(0, 1)))
     asking.tend()
     executor.shutdown(wait=False, cancel_futures=True)
     with pytest.raises(RuntimeError, match="after shutdown"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.agent.holding import Held, Holding
-from resolver.agent.progress import Place, Progress
-from resolver.protocol import Check, Half
+from resolver.producer.agent.holding import Held, Holding
+from resolver.producer.agent.progress import Place, Progress
+from resolver.protocol import Check, Half, HalfId
 
 
 def held(offset: int, times: int = 1, at: int = 0, partition: int = 0) -> Held:
     half = Half(f"t{offset}", "orders", "real", 1, None, b"", [])
-    return Held(Check(half, 0, offset, times), Place(partition, at))
+    return Held(Check(half, HalfId(0, offset), times), Place(partition, at))
 
 
 def test_of_several_waiting_checks_for_one_half_the_newest_is_asked() -> None:
@@ -42,7 +42,7 @@ def test_a_half_is_asked_about_by_one_thread_at_a_time() -> None:
     assert asked is not None
     holding.put(held(1, times=2))
     other = holding.take(1.0)
-    assert other is not None and other.check.offset == 2
+    assert other is not None and other.half_id.offset == 2
     assert holding.take(1.0) is None
     assert holding.finish(asked, 2.0)
     newer = holding.take(10.0)

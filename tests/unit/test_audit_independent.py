@@ -10,8 +10,9 @@ from pathlib import Path
 import resolver.audit
 
 #: What of the package the audit may use: no decoder of the protocol, nothing that decides.
-MAY_USE = {"errors", "kafka", "protocol", "settings", "tables", "tables.delta", "tables.op"} | {
-    "tables.reading"
+MAY_USE = {"errors", "kafka.clients", "protocol", "settings"} | {
+    *("ledger", "ledger.damaged", "ledger.delta", "ledger.op", "ledger.reading"),
+    *("spark.failure", "spark.output", "spark.session", "spark.shutdown"),
 }
 OF_PROTOCOL = {"names", "TransactionStatus"}
 
@@ -37,5 +38,10 @@ def test_what_the_audit_loads_has_no_module_that_decides_or_delivers() -> None:
         [sys.executable, "-c", show], check=True, capture_output=True, text=True
     ).stdout.split()
     assert "resolver.audit.rules" in loaded
-    decides = ("resolver.step", "resolver.delivery", "resolver.processor", "resolver.planned")
+    decides = (
+        "resolver.resolve.step",
+        "resolver.resolve.delivery",
+        "resolver.resolve.processor",
+        "resolver.resolve.planned_settings",
+    )
     assert [name for name in loaded if name.startswith(decides)] == []

@@ -15,11 +15,12 @@ ROOT = Path(__file__).parents[2]
 SHARED = (
     "resolver.audit",
     "resolver.errors",
-    "resolver.kafka",
+    "resolver.kafka.clients",
     "resolver.protocol.TransactionStatus",
     "resolver.protocol.names",
     "resolver.settings.Settings",
-    "resolver.tables",
+    "resolver.ledger",
+    "resolver.spark",
 )
 LOST = Violation("id-1", "1:17", "COMMIT, and no message")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from resolver.bench.growth import in_turn_figures
-from resolver.bench.processes import Usage, spent
-from resolver.bench.progress import batch_figures
-from resolver.bench.results import per_million
-from resolver.bench.rocketmq import beside_ours
+from tests.bench.growth import in_turn_figures
+from tests.bench.processes import Usage, spent
+from tests.bench.progress import batch_figures
+from tests.bench.results import per_million
+from tests.bench.rocketmq import beside_ours
 
 NOTHING = {"latestOffset": 1, "walCommit": 2, "queryPlanning": 3, "addBatch": 4, "commitOffsets": 5}
 

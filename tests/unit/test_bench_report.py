@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from resolver.bench.report import write_report
-from resolver.bench.results import ResultFile
 from resolver.errors import ResolverError
+from tests.bench.report import write_report
+from tests.bench.results import ResultFile
 
 MACHINE = {"cores": "2", "Java": "17"}
 BEGIN, END = "<!-- written by scripts/bench --report: begin -->", "<!-- end -->"

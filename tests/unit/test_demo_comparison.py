@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from resolver.demo.comparison import Comparison, compare
-from resolver.demo.orders import Content
-from resolver.demo.report import print_report
+from resolver.demo.comparison import Comparison, compare, print_report
+from resolver.demo.shop import Content
 
 A = Content(b"k", b"a", (("source", b"shop"),))
 B = Content(None, b"b", ())

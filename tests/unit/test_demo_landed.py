@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resolver.demo.landed import has_landed, landed_offsets
+from resolver.demo.reading import has_landed, landed_offsets
 
 
 def plan(checkpoint: Path, batch: int, offsets: str) -> None:

@@ -8,10 +8,21 @@ from pathlib import Path
 import pytest
 
 from resolver import Message, TransactionStatus
-from resolver.demo.database import OrderDatabase
-from resolver.demo.orders import Content, Fate, Order, content_of, message_of, random_order
-from resolver.demo.shop import DATABASE, Orders
-from resolver.protocol import Half
+from resolver.demo.shop import (
+    DATABASE,
+    LOG,
+    Content,
+    Fate,
+    Order,
+    Orders,
+    content_of,
+    message_of,
+    open_database,
+    place,
+    placed,
+    random_order,
+)
+from resolver.protocol import Half, HalfId
 
 COMMIT = TransactionStatus.COMMIT_MESSAGE
 ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
@@ -29,7 +40,7 @@ def sent(transaction_id: str, content: Content = CONTENT) -> Message:
     """Return a message as the listener sees it."""
     headers = list(content.headers)
     half = Half(transaction_id, "shop", "orders.placed", 1, content.key, content.body, headers)
-    return Message.of_half(half, 0, 0)
+    return Message.of_half(half, HalfId(0, 0))
 
 
 def order(fate: Fate) -> tuple[Order, Content]:
@@ -37,7 +48,7 @@ def order(fate: Fate) -> tuple[Order, Content]:
 
 
 @pytest.mark.parametrize(
-    ("fate", "said", "answered", "placed"),
+    ("fate", "said", "answered", "is_placed"),
     [
         (Fate.PAID, COMMIT, COMMIT, True),
         (Fate.REFUSED, ROLLBACK, ROLLBACK, False),
@@ -47,30 +58,31 @@ def order(fate: Fate) -> tuple[Order, Content]:
     ],
 )
 def test_a_check_is_answered_as_the_local_transaction_ended(
-    file: Path, fate: Fate, said: TransactionStatus, answered: TransactionStatus, placed: bool
+    file: Path, fate: Fate, said: TransactionStatus, answered: TransactionStatus, is_placed: bool
 ) -> None:
     assert Orders().execute_local_transaction(sent("t"), order(fate)) is said
     assert Orders().check_local_transaction(sent("t")) is answered
-    assert ("t" in OrderDatabase(file).placed()) is placed
+    assert ("t" in placed(open_database(file))) is is_placed
 
 
 def test_what_was_answered_as_rolled_back_can_not_commit_any_more(file: Path) -> None:
     """The local transaction of a process that was only slow, not dead."""
     assert Orders().check_local_transaction(sent("t")) is ROLLBACK
     assert Orders().execute_local_transaction(sent("t"), order(Fate.PAID)) is ROLLBACK
-    assert OrderDatabase(file).placed() == {}
+    assert placed(open_database(file)) == {}
 
 
 def test_the_database_gives_messages_back_bit_for_bit(file: Path) -> None:
     chance = random.Random(7)  # noqa: S311 - the same orders each time
-    database = OrderDatabase(file)
+    database = open_database(file)
     contents = {}
     for number in range(100):
         one = random_order(chance)
         contents[str(number)] = content_of(one, chance)
-        with database.local_transaction(str(number), one, contents[str(number)]):
-            pass
-    assert database.placed() == contents
+        with database.begin() as connection:
+            LOG.commit(connection, str(number))
+            place(connection, str(number), one, contents[str(number)])
+    assert placed(database) == contents
     assert {content.key is None for content in contents.values()} == {True, False}
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from resolver.demo.ledger import Counts, Latency
-from resolver.demo.screen import WIDTH, frame
-from resolver.demo.shortened import SHORTENED, clean_environment, described, write_settings
-from resolver.demo.view import Lines, Scene, clock, percentile, summary
+from resolver.demo.processes import SHORTENED, clean_environment, described, write_settings
+from resolver.demo.reading import Counts, Latency
+from resolver.demo.screen import WIDTH, Lines, Scene, clock, frame, percentile, summary
 from resolver.settings import Settings
 
 COUNTS = Counts(

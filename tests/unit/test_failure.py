@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.failure import query_failed
+from resolver.errors import ResolverError
+from resolver.spark.failure import query_failed, sent_whole
 
 PLAN = """
 === Streaming Query ===
@@ -67,17 +68,22 @@ def test_where_memory_is_too_small_the_remedy_is_not_to_rebuild(said: str) -> No
     assert "--rebuild" not in told
 
 
-def test_what_our_own_code_raised_says_itself_what_to_do() -> None:
-    said = """Traceback (most recent call last):
-  File "records.py", line 140, in read
-    raise ResolverError(said)
-resolver.errors.ResolverError: tx.half-0 has lost records, so transactions may be lost. Do this
-"""
-    told = str(query_failed("resolve", Exception(said), remedy="nothing is lost"))
-    assert told == (
-        "the query resolve ended: resolver.errors.ResolverError: tx.half-0 has lost records, so "
-        "transactions may be lost. Do this; see Spark's log"
-    )
+@pytest.mark.parametrize(
+    "around", ["{}", "PythonException: in a worker\n{} SQLSTATE: 38000\n" + PLAN]
+)
+def test_an_error_of_our_own_code_keeps_its_remedy(around: str) -> None:
+    with pytest.raises(RuntimeError) as raised, sent_whole():
+        raise ResolverError('tx.half-0 has lost "records"', remedy="start with --rebuild")
+    told = query_failed("resolve", Exception(around.format(raised.value)), remedy="wait")
+    assert told.message == 'the query resolve ended: tx.half-0 has lost "records"'
+    assert told.remedy == "start with --rebuild"
+
+
+def test_an_error_of_our_own_code_without_a_remedy_names_the_log() -> None:
+    with pytest.raises(RuntimeError) as raised, sent_whole():
+        raise ResolverError("the commit 5 is gone")
+    told = query_failed("land", raised.value, remedy="wait")
+    assert str(told) == "the query land ended: the commit 5 is gone; see Spark's log"
 
 
 def test_much_text_is_cut() -> None:

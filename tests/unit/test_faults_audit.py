@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resolver.faults.audit import not_judged
+from tests.faults.audit import not_judged
 
 COUNTS = {
     "halves": 12,

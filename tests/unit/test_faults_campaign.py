@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from resolver.errors import FaultError
-from resolver.faults import campaign
-from resolver.faults.campaign import Campaign
-from resolver.faults.fault import Done
-from resolver.faults.judge import Verdict
-from resolver.faults.kept import Kept
-from resolver.faults.plan import FAULTS, Planned
-from resolver.faults.report import summary
-from resolver.faults.results import Audit, Results
-from resolver.faults.scenery import Scenery
-from resolver.faults.stopping import Interrupted
-from resolver.faults.world import World
+from tests.faults import campaign
+from tests.faults.campaign import Campaign
+from tests.faults.fault import Done
+from tests.faults.judge import Verdict
+from tests.faults.kept import Kept
+from tests.faults.plan import FAULTS, Planned
+from tests.faults.report import summary
+from tests.faults.results import Audit, Results
+from tests.faults.scenery import Scenery
+from tests.faults.stopping import Interrupted
+from tests.faults.world import World
 
 FAULT = "kill broker"
 WORLD = "mixed-1"
@@ -35,6 +35,7 @@ class StandIn:
         self.judge = self
         self.verdict = Verdict()
         self.recovery = 1.0
+        self.slowest = 0.5
         self.open: set[str] = set()
         self.restarts: list[str] = []
 

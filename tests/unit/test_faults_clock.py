@@ -5,7 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from resolver.faults.clock import clock, preloaded, set_clock
+from tests.faults.clock import clock, preloaded, set_clock
 
 
 def test_a_process_takes_its_time_from_the_file(tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_SECONDS
+
 
 def faults(home: Path, *options: str) -> tuple[int, str]:
     """Run the command; return its exit code and what it said."""
-    run = [sys.executable, "-m", "resolver.faults", "--home", str(home), *options]
-    ended = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    run = [sys.executable, "-m", "tests.faults", "--home", str(home), *options]
+    ended = subprocess.run(
+        run, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     return ended.returncode, ended.stdout + ended.stderr
 
 
@@ -24,6 +28,7 @@ def faults(home: Path, *options: str) -> tuple[int, str]:
         (["--soak", "x"], "--soak: x is no number above 0"),
         (["--soak", "1", "--resume"], "--soak is no campaign"),
         (["--again", "kills-1"], "--again goes with --resume"),
+        (["--ordered", "10", "--resume"], "--ordered is no campaign"),
     ],
 )
 def test_a_wrong_option_begins_nothing(tmp_path: Path, options: list[str], said: str) -> None:

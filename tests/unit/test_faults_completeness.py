@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from resolver.faults.completeness import Place, compare
+from tests.faults.completeness import Place, compare
 
 STORED: set[Place] = {("tx.half", 0, 0), ("tx.half", 0, 2), ("tx.check.a", 1, 0)}
 

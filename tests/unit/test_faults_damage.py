@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from resolver.faults.damage import files, rows
-from resolver.home import Home
+from resolver.up.home import Home
+from tests.faults.damage import files, rows
 
 
 def test_any_file_below_a_folder_is_found(tmp_path: Path) -> None:

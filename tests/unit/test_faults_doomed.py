@@ -11,17 +11,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from resolver.faults.doomed import HIT, Doom
+from resolver.spark.points import Point
+from tests.faults.doomed import HIT, Doom
 
 _SECONDS = 60.0
 _LOGS_A_LINE = """
 import logging, sys, time
 from pathlib import Path
-from resolver.faults.doomed import DoomHandler
+from resolver.spark.points import Point
+from tests.faults.doomed import DoomHandler
 log = logging.getLogger("resolver")
 log.addHandler(DoomHandler(Path(sys.argv[1])))
 log.setLevel(logging.DEBUG)
-log.debug("batch 7: done")
+log.debug("batch %d: %s", 7, Point.DONE)
 time.sleep(float(sys.argv[2]))
 """
 
@@ -41,7 +43,7 @@ def logged(doom: Doom, file: Path, seconds: float = 0) -> subprocess.CompletedPr
 
 
 def test_it_may_hit_others_only(tmp_path: Path, other: subprocess.Popen[bytes]) -> None:
-    doom = Doom("done$", "none", signal.SIGSTOP, [other.pid])
+    doom = Doom(Point.DONE, "none", signal.SIGSTOP, [other.pid])
     done = logged(doom, tmp_path / "doom.json")
     assert (done.returncode, done.stderr) == (0, f"{HIT}batch 7: done\n")
     assert psutil.Process(other.pid).status() == psutil.STATUS_STOPPED
@@ -51,7 +53,7 @@ def test_it_may_hit_others_only(tmp_path: Path, other: subprocess.Popen[bytes]) 
 def test_it_hits_others_and_all_of_its_own(
     tmp_path: Path, other: subprocess.Popen[bytes], after_ms: float
 ) -> None:
-    doom = Doom("done$", others=[other.pid], after_ms=after_ms)
+    doom = Doom(Point.DONE, others=[other.pid], after_ms=after_ms)
     done = logged(doom, tmp_path / "doom.json", _SECONDS)
     assert (done.returncode, done.stderr) == (-signal.SIGKILL, f"{HIT}batch 7: done\n")
     assert other.wait(_SECONDS) == -signal.SIGKILL

@@ -14,16 +14,18 @@ import pytest
 
 from resolver.demo.reading import Read
 from resolver.errors import FaultError
-from resolver.faults import world as faults_world
-from resolver.faults.judge import Judge, Verdict
-from resolver.faults.ledger import COMMIT, ROLLBACK, LoadLedger, Sent, digest
-from resolver.faults.load import NAME, TOPICS, Fate
-from resolver.faults.scenery import Scenery
 from resolver.protocol import Names, Outcome, Resolution, Source
+from tests.faults import world as faults_world
+from tests.faults.judge import Judge, Verdict
+from tests.faults.load import NAME, TOPICS, Fate
+from tests.faults.scenery import Scenery
+from tests.faults.sent_log import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+from tests.support.patience import PATIENCE_SECONDS
 
 NAMES = Names()
-PATIENCE_SECONDS = 60.0
 TOPIC = TOPICS[0]
+#: Where Java's default partitioner puts it, of four partitions.
+KEY_OF_QUEUE_0 = b"a"
 
 
 class Story:
@@ -76,9 +78,14 @@ def given_up(body: bytes = b"body") -> Read:
     return read(NAMES.discarded, body, [(NAME, b"m"), *added])
 
 
-def outcome(said: Outcome = Outcome.COMMIT, offset: int = 7, op_offset: int = 1) -> Read:
+def outcome(
+    said: Outcome = Outcome.COMMIT,
+    offset: int = 7,
+    op_offset: int = 1,
+    source: Source = Source.END,
+) -> Read:
     resolution = Resolution(
-        transaction_id="id", queue=0, offset=offset, outcome=said, source=Source.END,
+        transaction_id="id", queue=0, offset=offset, outcome=said, source=source,
         group="faults", topic=TOPIC, op_offset=op_offset, checks=0, answered=0, born_at=0,
         stored_at=0, ended_at=0, decided_at=0, batch_id=0, query_id="q",
     )  # fmt: skip
@@ -101,6 +108,7 @@ def test_a_commit_is_complete_with_its_outcome_and_its_message(story: Story) -> 
         (Fate.COMMIT, Outcome.COMMIT, "message", "outcome"),
         (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "outcome", "given up"),
         (Fate.UNDELIVERABLE, Outcome.UNDELIVERABLE, "given up", "outcome"),
+        (Fate.NOT_PERMITTED, Outcome.UNDELIVERABLE, "outcome", "given up"),
     ],
 )
 def test_an_outcome_and_its_message_are_apart_until_both_are_read(
@@ -177,6 +185,7 @@ def test_what_was_rolled_back_as_nobody_knew_of_it_must_not_go_on(
     [
         (Fate.UNKNOWN, None, Outcome.DISCARD),
         (Fate.UNDELIVERABLE, COMMIT, Outcome.UNDELIVERABLE),
+        (Fate.NOT_PERMITTED, COMMIT, Outcome.UNDELIVERABLE),
     ],
 )
 def test_what_is_given_up_is_complete_with_its_message_among_the_discarded(
@@ -287,10 +296,46 @@ def test_messages_of_a_queue_stand_in_the_order_of_their_ops(
         story.sent(name, at)
         halves.append(half(name, place["offset"]))
         messages.append(message(name, at=at))
-    outcomes = [outcome(Outcome.COMMIT, **second), outcome(Outcome.COMMIT, **first)]
+    outcomes = [outcome(Outcome.COMMIT, at["offset"], at["op_offset"]) for at in (second, first)]
     parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
     verdict = story.take(*halves, *parts[0], *parts[1])
     assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "ended_by", "wrong"),
+    [
+        (["first", "second"], Source.END, 0),
+        (["second", "first"], Source.END, 1),
+        (["second", "first"], Source.CHECK, 0),
+    ],
+)
+@pytest.mark.parametrize("are_outcomes_first", [True, False])
+def test_messages_of_a_key_stand_in_the_order_of_their_commits(
+    story: Story, delivered: list[str], ended_by: Source, wrong: int, are_outcomes_first: bool
+) -> None:
+    """Whatever the ops say; an end by check stands anywhere."""
+    places = {"first": 7, "second": 8}
+    for name, offset in places.items():
+        story.sent(name, f"0:{offset}")
+        story.ledger.committed(name, KEY_OF_QUEUE_0)
+    halves = [half(name, offset) for name, offset in places.items()]
+    messages = [message(name, at=f"0:{places[name]}") for name in delivered]
+    outcomes = [
+        outcome(offset=places[name], op_offset=number, source=ended_by)
+        for number, name in enumerate(delivered)
+    ]
+    parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
+    verdict = story.take(*halves, *parts[0], *parts[1])
+    assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
+    assert story.judge.in_order == (2 if ended_by is Source.END else 0)
+
+
+@pytest.mark.parametrize(("at", "wrong"), [("0:7", 0), ("1:7", 1)])
+def test_an_ordering_key_belongs_in_one_queue(story: Story, at: str, wrong: int) -> None:
+    story.sent(half=at)
+    story.ledger.committed("m", KEY_OF_QUEUE_0)
+    assert len(story.take(message(at=at)).wrong) == wrong
 
 
 @pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])
@@ -335,3 +380,27 @@ def test_recovery_of_checks_is_until_a_message_is_visible_that_only_a_check_can_
     assert story.judge.recovery is None
     story.take(message("silent", at="0:8"))
     assert story.judge.recovery is not None
+
+
+def test_recovery_of_a_cluster_is_until_each_queue_and_each_topic_flows(story: Story) -> None:
+    lanes = frozenset({"0", "1", TOPIC})
+    story.judge.count_from(time.time() - 1, lanes=lanes)
+    story.sent("one", "0:8")
+    story.sent("other", "1:8")
+    story.take(half("one", 8), message("one", at="0:8"))
+    assert story.judge.recovery is None
+    story.take(message("other", at="1:8"))
+    assert story.judge.recovery is not None
+    assert story.judge.topics == {TOPIC}
+
+
+def test_the_slowest_message_counts_from_the_fault_or_from_its_half(story: Story) -> None:
+    story.sent("before")
+    story.judge.count_from(time.time() + 1)
+    late = message("before")
+    story.take(half("before"), replace(late, received_ms=late.received_ms + 11_000))
+    assert 9 < story.judge.slowest <= 10
+    story.judge.count_from(time.time() - 5)
+    story.sent("after", "0:8")
+    story.take(message("after", at="0:8"))
+    assert story.judge.slowest < 4

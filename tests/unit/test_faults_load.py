@@ -6,9 +6,9 @@ import json
 import random
 from pathlib import Path
 
-from resolver.faults.load import IMMUNITY_SECONDS, PARTITIONS, Fate, partition_of, random_message
-from resolver.faults.partitioner import java_partition
-from resolver.message import Message
+from resolver.producer.message import Message
+from tests.faults.load import IMMUNITY_SECONDS, PARTITIONS, Fate, partition_of, random_message
+from tests.faults.partitioner import java_partition
 
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "docs" / "protocol-vectors.json").read_text(encoding="utf-8")
@@ -28,6 +28,15 @@ def test_a_message_belongs_where_it_says_else_where_its_key_does() -> None:
     assert partition_of(Message("t", b"", key, real_qid=elsewhere)) == elsewhere
     assert partition_of(Message("t", b"", key)) == java_partition(key, PARTITIONS)
     assert partition_of(Message("t", b"")) is None
+
+
+def test_messages_are_ordered_by_some_keys() -> None:
+    chance = random.Random(1)  # noqa: S311
+    messages = [random_message(Fate.COMMIT, chance, keys=3) for _ in range(1_000)]
+    customers = {b"customer-0", b"customer-1", b"customer-2"}
+    assert {one.order for one in messages} >= {None, *customers}
+    assert {one.ordering_key for one in messages} == {None, *customers}
+    assert {one.key for one in messages} >= {None, *customers}
 
 
 def test_some_choose_their_partition_and_some_have_an_immunity_of_their_own() -> None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import random
-import re
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from resolver.errors import FaultError
-from resolver.faults.doomed import Doom
-from resolver.faults.load import IMMUNITY_SECONDS
-from resolver.faults.plan import FAULTS, counts, plan, scenery
-from resolver.faults.points import BETWEEN_TABLES, RESOLVE_POINTS
-from resolver.faults.report import summary
-from resolver.faults.results import Audit, Result, Results
-from resolver.faults.scenery import SHORTENED, Scenery
-from resolver.faults.surroundings import other_settings
-from resolver.tables import TABLES
+from resolver.ledger import TABLES
+from resolver.spark.points import Point
+from tests.faults.doomed import Doom
+from tests.faults.load import IMMUNITY_SECONDS
+from tests.faults.network.aimed import TEARING, WINDOWS
+from tests.faults.plan import FAULTS, counts, plan, scenery
+from tests.faults.points import BETWEEN_TABLES, RESOLVE_POINTS
+from tests.faults.report import summary
+from tests.faults.results import Audit, Result, Results
+from tests.faults.scenery import SHORTENED, Scenery
+from tests.faults.surroundings import other_settings
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -42,11 +45,17 @@ def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
     others = ("while broker halted", "while broker down")
     assert min(whole[f"kill resolver {other}"] for other in others) >= 10
     assert whole["zombie past killed broker"] >= 10
+    for api, window in product(TEARING, WINDOWS):
+        assert whole[f"bare delivery: late {api} {window}"] >= 20
+    assert sum(count for name, count in whole.items() if FAULTS[name].group == "network") >= 200
+    of_three_brokers = [name for name in whole if scenery(name).cluster]
+    assert sum(whole[name] for name in of_three_brokers) >= 100
 
 
 def test_between_two_tables_is_behind_each_but_the_last() -> None:
-    lines = [f"land's batch 3: 12 rows in {table.name}" for table in TABLES]
-    hit = [[bool(re.search(one, line)) for one in BETWEEN_TABLES] for line in lines]
+    dooms = [Doom(Point.IN_TABLE, table=table) for table in BETWEEN_TABLES]
+    lines = [line(3, 12, Point.IN_TABLE, table.name) for table in TABLES]
+    hit = [[doom.is_at(one) for doom in dooms] for one in lines]
     assert [sum(of_line) for of_line in hit] == [1] * (len(TABLES) - 1) + [0]
 
 
@@ -64,7 +73,7 @@ def test_a_shorter_one_has_each_fault() -> None:
 
 
 def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
-    few = dict.fromkeys(["kill broker", "zombie", "lose resolve's identity", "full disk"], 2)
+    few = dict.fromkeys(["kill broker", "zombie", "kill workers", "full disk"], 2)
     worlds = {one.world: scenery(one.fault) for one in plan(1, few)}
     assert worlds == {"mixed-1": Scenery(), "disk-1": Scenery(small_disk=True)}
     assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
@@ -168,8 +177,12 @@ def test_other_settings_leave_a_worlds_audit_as_it_was() -> None:
 
 def test_a_doom_comes_once_at_its_line(tmp_path: Path) -> None:
     file = tmp_path / "doom.json"
-    assert Doom.take(file, "batch 3: decided") is None
-    Doom(r"^batch \d+: decided").write(file)
-    assert Doom.take(file, "batch 3: deciding") is None
-    assert Doom.take(file, "batch 3: decided") == Doom(r"^batch \d+: decided")
-    assert Doom.take(file, "batch 4: decided") is None
+    assert Doom.take(file, line(3, Point.DECIDED)) is None
+    Doom(Point.DECIDED).write(file)
+    assert Doom.take(file, line(3, Point.DECIDING)) is None
+    assert Doom.take(file, line(3, Point.DECIDED)) == Doom(Point.DECIDED)
+    assert Doom.take(file, line(4, Point.DECIDED)) is None
+
+
+def line(*values: object) -> logging.LogRecord:
+    return logging.LogRecord("resolver", logging.DEBUG, "", 0, "batch", values, None)

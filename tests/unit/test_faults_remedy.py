@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from resolver.errors import FaultError
-from resolver.faults.remedy import heed
+from tests.faults.remedy import heed
 
 
 def test_it_starts_with_what_the_refusal_names(tmp_path: Path) -> None:
-    said = "error: the checkpoint is older than its marker. Start with --rebuild"
+    said = "error: the checkpoint is older than its marker; start with --rebuild"
     assert heed(said, tmp_path) == ["--rebuild"]
 
 
@@ -19,7 +19,7 @@ def test_it_removes_the_folders_that_the_refusal_names(tmp_path: Path) -> None:
     folders = [tmp_path / "tables" / "half", tmp_path / "checkpoints" / "land"]
     for folder in folders:
         folder.mkdir(parents=True)
-    said = f"can't be read. If so, remove the folders {folders[0]} and {folders[1]} and start again"
+    said = f"can't be read; if so, remove the folders {folders[0]} and {folders[1]} and start again"
     assert heed(said, tmp_path) == []
     assert not any(folder.exists() for folder in folders)
     assert folders[0].parent.exists()

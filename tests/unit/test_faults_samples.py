@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.faults.samples import Samples, batch_seconds
+from tests.faults.samples import Samples, batch_seconds
 
 SECOND, MORE = 100, 120
 HEAP = {"the resolver, java: heap MiB": 200}

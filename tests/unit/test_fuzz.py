@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fuzz.ops import TAG
-from fuzz.pure import decode_alone, fuzz
-from fuzz.spec import is_op
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver.errors import MalformedOp
 from resolver.protocol import Headers, decode_op
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
+from tests.fuzz.ops import TAG
+from tests.fuzz.pure import decode_alone, fuzz
+from tests.fuzz.spec import is_op
 
 NAMES = st.sampled_from(sorted({*HALF_HEADERS, *OUTPUT_HEADERS, "TAGS"})) | st.text()
 VALUES = (

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 import psutil
-from leftovers import wait_until
 
-from resolver.faults.process import Victim
-from resolver.locks import FileLock
+from resolver.broker.locks import FileLock
+from tests.faults.process import Victim
+from tests.support.leftovers import wait_until
 
 #: Takes a lock and starts a guarded command with it; says which process that is.
 OWNER = """
 import sys, time
 from pathlib import Path
 from resolver.broker.guard import Guarded
-from resolver.locks import FileLock
+from resolver.broker.locks import FileLock
 lock = FileLock(Path("lock"))
 assert lock.try_acquire()
 child = Guarded(["sleep", "600"], Path.cwd(), Path("out"), (lock.fileno(),))
@@ -60,6 +60,8 @@ def test_one_whose_guard_has_not_seen_its_end_yet_is_stopped_as_any_other(tmp_pa
     [watcher] = [one for one in guard.children() if one.cmdline() == guard.cmdline()]
     [command] = [one for one in guard.children() if one != watcher]
     watcher.suspend()  # for whose end the guard waits before it ends itself
+    # Until it has stopped, the guard's SIGTERM would come first, and end it.
+    wait_until(lambda: watcher.status() == psutil.STATUS_STOPPED)
     victim.kill()
     wait_until(lambda: not psutil.pid_exists(command.pid))
     assert not victim.ended

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resolver.home import Home
+from resolver.up.home import Home
 
 
 def test_what_spark_left_of_a_run_that_was_killed_is_removed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from resolver.broker import kafka_classpath, spark_jars
 from resolver.broker.jars import cache_folder
 from resolver.errors import BrokerError
+from tests.support.patience import PATIENCE_SECONDS
 
 FETCH = "from resolver.broker import spark_jars; print(*spark_jars(), sep='\\n')"
 
@@ -46,7 +47,7 @@ def test_two_that_fill_one_empty_cache_at_once_get_the_same_whole_set(
         )
         for _ in range(2)
     ]
-    said = [process.communicate(timeout=300) for process in both]
+    said = [process.communicate(timeout=PATIENCE_SECONDS) for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert said[0][0] == said[1][0]
     assert len(said[0][0].splitlines()) == len(spark_jars())

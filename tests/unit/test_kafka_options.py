@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resolver.errors import SettingsError
-from resolver.kafka import client_config, spark_kafka_options
+from resolver.kafka.clients import client_config, spark_kafka_options
 from resolver.settings import Settings
 
 SERVERS = "kafka1:9092,kafka2:9092"
@@ -27,6 +27,7 @@ def java(kafka: dict[str, str], spark: dict[str, str] | None = None) -> dict[str
     options = spark_kafka_options(settings(kafka, spark))
     assert options.pop("kafka.bootstrap.servers") == SERVERS
     assert options.pop("kafka.fetch.max.wait.ms") == "10"
+    assert options.pop("kafka.request.timeout.ms") == "10000"
     return options
 
 

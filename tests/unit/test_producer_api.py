@@ -22,8 +22,8 @@ from resolver import (
     TransactionStatus,
     TxResolverError,
 )
-from resolver.async_listener import ask_in_loop
-from resolver.listener import ask, load_listener
+from resolver.producer.async_listener import ask_in_loop
+from resolver.producer.listener import ask, load_listener
 
 NOWHERE = "127.0.0.1:1"
 
@@ -36,13 +36,21 @@ class Commits(TransactionListener):
 def test_the_public_names_are_these() -> None:
     assert resolver.__all__ == [
         "AgentHung",
+        "AsyncTransaction",
         "AsyncTransactionProducer",
+        "CommitNotAcknowledged",
+        "CommitNotConfirmed",
         "HalfNotAcknowledged",
+        "KeyMissing",
         "ListenerError",
         "Message",
         "MessageRefused",
+        "MessageTooLarge",
+        "PartitionMissing",
+        "RealTopicMissing",
         "SendError",
         "SettingsError",
+        "TopicNotPermitted",
         "Transaction",
         "TransactionAgent",
         "TransactionEnd",
@@ -50,12 +58,16 @@ def test_the_public_names_are_these() -> None:
         "TransactionProducer",
         "TransactionSendResult",
         "TransactionStatus",
+        "TransactionsRejected",
         "TxResolverError",
+        "__version__",
     ]
     assert all(hasattr(resolver, name) for name in resolver.__all__)
 
 
-@pytest.mark.parametrize("module", ["resolver", "resolver.agent", "resolver.producer"])
+@pytest.mark.parametrize(
+    "module", ["resolver", "resolver.producer.agent", "resolver.producer.producer"]
+)
 def test_importing_the_producer_and_the_agent_loads_nothing_heavy(module: str) -> None:
     code = (
         f"import sys, {module}; "
@@ -64,6 +76,16 @@ def test_importing_the_producer_and_the_agent_loads_nothing_heavy(module: str) -
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_can_not_be_verified_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="verify is 'on'; give True or False"):
+        TransactionProducer("orders", NOWHERE, Commits(), verify="on")  # type: ignore[arg-type]
+    with pytest.raises(ListenerError, match="verify=True and no listener"):
+        TransactionProducer("orders", NOWHERE, checks_elsewhere=True, verify=True)
+    monkeypatch.setenv("TXRESOLVER_VERIFY", "yes")
+    with pytest.raises(SettingsError, match="TXRESOLVER_VERIFY is 'yes'; set it to 1 or 0"):
+        TransactionProducer("orders", NOWHERE, Commits())
 
 
 def test_without_a_listener_nobody_would_answer() -> None:
@@ -115,7 +137,7 @@ def test_an_option_that_librdkafka_does_not_know_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "kafka, why",
+    ("kafka", "why"),
     [
         ({"max.poll.interval.ms": "5000"}, r"max\.poll\.interval\.ms"),
         ({"group.protocol": "consumer", "session.timeout.ms": "9000"}, r"session\.timeout\.ms"),
@@ -129,6 +151,24 @@ def test_an_option_that_only_the_agent_can_not_have_is_refused(
         TransactionProducer("orders", NOWHERE, Commits(), kafka=kafka)
     with pytest.raises(SettingsError, match=why):
         TransactionAgent("orders", NOWHERE, Commits(), kafka=kafka)
+
+
+@pytest.mark.parametrize("connect", ["eager", "lazy"])
+def test_kerberos_is_refused_with_the_remedy(connect: str) -> None:
+    kafka = {"security.protocol": "sasl_ssl", "sasl.mechanism": "GSSAPI"}
+    with pytest.raises(SettingsError, match=r"no Kerberos.*SCRAM-SHA-512"):
+        TransactionProducer("orders", NOWHERE, Commits(), kafka=kafka, connect=connect)
+
+
+def test_a_lazy_producer_refuses_options_when_it_is_made() -> None:
+    elsewhere: dict[str, Any] = {"checks_elsewhere": True, "connect": "lazy"}
+    with pytest.raises(SettingsError, match=r"batch\.size"):
+        TransactionProducer("orders", NOWHERE, kafka={"batch.size": "many"}, **elsewhere)
+
+
+def test_a_way_to_connect_that_does_not_exist_is_named() -> None:
+    with pytest.raises(SettingsError, match="connect is 'later'"):
+        TransactionProducer("orders", NOWHERE, Commits(), connect="later")
 
 
 @pytest.mark.parametrize("servers", ["", " ", None])
@@ -178,7 +218,7 @@ class Asynchronous:
 
 
 @pytest.mark.parametrize(
-    "listener, why",
+    ("listener", "why"),
     [
         (object(), "no method check_local"),
         (Asynchronous(), "is async"),

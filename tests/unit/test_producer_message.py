@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver import Message, MessageRefused
-from resolver.message_rules import DELAY_HEADERS, MARGIN_BYTES, check_message, check_size
-from resolver.protocol import Half, decode_half, record_bytes
+from resolver.producer.message_rules import DELAY_HEADERS, MARGIN_BYTES, check_message, check_size
+from resolver.protocol import Half, HalfId, decode_half, record_bytes
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
 
 
@@ -76,7 +76,7 @@ def test_a_message_may_have_no_headers(none: Any) -> None:
     assert half_of(message).headers == []
 
 
-@pytest.mark.parametrize("field", ["body", "key"])
+@pytest.mark.parametrize("field", ["body", "key", "ordering_key"])
 def test_text_is_refused_with_the_remedy(field: str) -> None:
     with pytest.raises(MessageRefused, match=rf"{field} is 'text'.*encode\(\)"):
         check_message(legal(**{field: "text"}), "tx.")
@@ -121,7 +121,7 @@ def test_what_passes_is_a_half_that_the_resolver_accepts(
     half = half_of(message)
     record = half.to_record("tx.half")
     assert decode_half(record.key, record.value, record.headers) == half
-    assert Message.of_half(half, 3, 17) == message
+    assert Message.of_half(half, HalfId(3, 17)) == message
 
 
 def test_the_size_counts_key_headers_and_margin() -> None:
@@ -136,7 +136,7 @@ def test_the_size_counts_key_headers_and_margin() -> None:
 
 
 def test_the_listener_sees_where_the_half_is_and_the_sender_can_not_set_it() -> None:
-    message = Message.of_half(half_of(legal()), 3, 17, check_times=2)
+    message = Message.of_half(half_of(legal()), HalfId(3, 17), check_times=2)
     assert (message.transaction_id, message.half_offset) == (
         "0f8fad5b-d9cb-469f-a165-70867728950e",
         "3:17",

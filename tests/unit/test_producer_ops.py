@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.ops import OpSender, Pack, Packer, PackKey
-from resolver.protocol import Op, TransactionStatus, decode_op
+from resolver import Message
+from resolver.producer.listener import Answer
+from resolver.producer.op_pack import Pack, Packer, PackKey
+from resolver.producer.op_publisher import OpPublisher
+from resolver.protocol import Half, HalfId, Op, TransactionStatus, decode_op
 from resolver.protocol.names import MAX_OP_ELEMENTS
+from tests.support.patience import PATIENCE_SECONDS
 
 COMMIT = PackKey(0, TransactionStatus.COMMIT_MESSAGE)
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -97,7 +101,7 @@ def test_a_record_has_no_more_elements_than_the_protocol_allows() -> None:
     assert [len(pack) for pack in packs] == [MAX_OP_ELEMENTS, 1]
 
 
-class SlowToEnd(OpSender):
+class SlowToEnd(OpPublisher):
     """Its thread has sent all that there is, and still lives."""
 
     def __init__(self) -> None:
@@ -108,7 +112,7 @@ class SlowToEnd(OpSender):
     def _run(self) -> None:
         super()._run()
         self.finished.set()
-        self.may_end.wait(20)
+        self.may_end.wait(PATIENCE_SECONDS)
 
 
 def test_an_end_that_comes_after_the_last_was_sent_is_told(
@@ -116,8 +120,10 @@ def test_an_end_that_comes_after_the_last_was_sent_is_told(
 ) -> None:
     sender = SlowToEnd()
     sender.close(0)
-    assert sender.finished.wait(20)
-    sender.send(COMMIT, 17, ID)
+    assert sender.finished.wait(PATIENCE_SECONDS)
+    half_id = HalfId(0, 17)
+    message = Message.of_half(Half(ID, "orders", "orders.placed", 1, None, b"", []), half_id)
+    sender.send(message, half_id, Answer(TransactionStatus.COMMIT_MESSAGE))
     sender.may_end.set()
     assert "came after the close; it is not sent" in caplog.text
 

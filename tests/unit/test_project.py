@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from resolver.errors import how_to_install
+from tests.support.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(
     script for script in (ROOT / "scripts").iterdir() if script.is_file() and script.suffix == ""
 )
 #: What an application must not load only to send and to answer.
-HEAVY = {"pyspark", "pandas", "pyarrow", "numpy", "msgpack", "delta", "typer", "rich"}
+HEAVY = {"pyspark", "pandas", "pyarrow", "numpy", "msgpack", "delta", "typer", "rich", "sqlalchemy"}
 LIGHT = [
-    module
-    for module in ("protocol", "settings", "topics", "producer", "listener", "agent")
-    if (ROOT / "resolver" / f"{module}.py").exists() or (ROOT / "resolver" / module).is_dir()
+    "protocol",
+    "settings",
+    "kafka.topics",
+    "producer.producer",
+    "producer.listener",
+    "producer.agent",
 ]
 LOADED = "import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
 
@@ -27,7 +33,7 @@ def test_the_base_loads_nothing_that_only_spark_or_the_command_needs(module: str
         [sys.executable, "-c", LOADED.format(module=module)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     assert "resolver" in done.stdout.split()
@@ -39,7 +45,7 @@ def test_the_command_loads_spark_only_where_it_runs_it() -> None:
         [sys.executable, "-c", LOADED.format(module="resolver.cli")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     assert not {"pyspark", "pandas", "pyarrow", "numpy", "delta"} & set(done.stdout.split())
@@ -51,7 +57,7 @@ def test_set_up_says_what_to_do_where_java_is_not_found(tmp_path: Path) -> None:
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 1
@@ -60,9 +66,14 @@ def test_set_up_says_what_to_do_where_java_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_each_script_says_how_it_is_used(script: Path) -> None:
+def test_each_script_says_how_it_is_used_without_set_up(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [script, "--help"], capture_output=True, text=True, timeout=60, check=True
+        [script, "--help"],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},  # set-up would fail
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
     assert done.stdout.startswith(f"usage: scripts/{script.name}")
 
@@ -73,7 +84,7 @@ def test_a_script_refuses_arguments_that_it_does_not_know(name: str) -> None:
         [ROOT / "scripts" / name, "--no-such-option"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 2
@@ -86,11 +97,24 @@ def test_the_command_without_its_extra_says_what_to_install() -> None:
         [sys.executable, "-c", without_typer],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "error: typer is not installed: pip install 'txresolver[cli]'\n"
+    assert done.stderr == f"error: typer is not installed: {how_to_install('cli')}\n"
+
+
+def test_the_transaction_log_without_its_extra_says_what_to_install() -> None:
+    without_sqlalchemy = "import sys; sys.modules['sqlalchemy'] = None; import resolver.sql"
+    done = subprocess.run(
+        [sys.executable, "-c", without_sqlalchemy],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"resolver.sql needs SQLAlchemy: {how_to_install('sql')}" in done.stderr
 
 
 def test_all_tests_can_be_collected() -> None:
@@ -99,7 +123,7 @@ def test_all_tests_can_be_collected() -> None:
         [sys.executable, "-m", "pytest", "--collect-only", "-qq", ROOT / "tests"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,12 +8,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from pipelines.session import REQUIRED
 from resolver.cli.config import config as config_command
 from resolver.errors import SettingsError
 from resolver.settings import MASK, Settings, definitions, is_secret, load_for_command
 from resolver.settings.command import parse_assignments
 from resolver.settings.options import spark_refused
+from resolver.spark.session import REQUIRED
 
 
 def refusal(
@@ -130,6 +130,9 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     assert "queues is 4, above max_checks_per_batch (3)" in checks
     expired = refusal({"transaction_timeout_ms": "3600001", "file_reserved_hours": "1"})
     assert "transaction_timeout_ms is 3600001, longer than file_reserved_hours (1)" in expired
+    outlasts = refusal({"kafka.socket.timeout.ms": "300101"})
+    assert "300101, longer than kafka_transaction_timeout_ms (300000)" in outlasts
+    assert Settings.load(None, {"kafka.socket.timeout.ms": "300100"}, {}).kafka
 
 
 def test_a_changed_copy_is_validated_too() -> None:
@@ -250,6 +253,12 @@ def test_options_that_librdkafka_does_not_know_are_refused() -> None:
         load_for_command(assignments=["kafka.linger.mss=1"])
     with pytest.raises(SettingsError, match="refused by librdkafka: Invalid value"):
         load_for_command(assignments=["kafka.linger.ms=soon"])
+
+
+def test_kerberos_is_refused_with_the_remedy() -> None:
+    kerberos = ["kafka.security.protocol=sasl_ssl", "kafka.sasl.mechanism=GSSAPI"]
+    with pytest.raises(SettingsError, match=r"no Kerberos.*SCRAM-SHA-512"):
+        load_for_command(assignments=kerberos)
 
 
 @pytest.mark.parametrize(

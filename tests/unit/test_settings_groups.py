@@ -20,17 +20,17 @@ def test_sections_are_read_with_their_origin(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
         '[groups.orders]\ntopics = ["orders.*", "audit"]\nprincipal = "User:orders"\n'
-        '[groups."eu.pay"]\n[groups."*"]\ntopics = []\n',
+        '[groups."eu.pay"]\nfast = true\n[groups."*"]\ntopics = []\n',
     )
     assert settings.groups == {
         "orders": Group(("orders.*", "audit"), "User:orders"),
-        "eu.pay": Group(),
+        "eu.pay": Group(fast=True),
         "*": Group(()),
     }
     origin = f"file {tmp_path / 'resolver.toml'}"
     assert settings.shown()[-3:] == [
         ("groups.*", "topics: none", origin),
-        ("groups.eu.pay", "", origin),
+        ("groups.eu.pay", "fast", origin),
         ("groups.orders", "topics: orders.*, audit; principal: User:orders", origin),
     ]
 
@@ -40,8 +40,8 @@ def test_sections_are_read_with_their_origin(tmp_path: Path) -> None:
     [
         ("groups = 1", "give tables, [groups.orders]"),
         ("[groups]\norders = 1", "groups in .* has 'orders'; give a table, [groups.orders]"),
-        ("[groups.eu.pay]\ntopics = []", 'is quoted: [groups."eu.pay"]'),
-        ("[groups.orders]\ntopic = []", "has 'topic'; give topics or principal"),
+        ("[groups.eu.pay]\ntopics = []", 'has dots: [groups."eu.pay"]'),
+        ("[groups.orders]\ntopic = []", "has 'topic'; give topics, principal or fast"),
         ("[groups.orders]\ntopics = 'x'", "is 'x'; give a list, as in topics = [\"orders.*\"]"),
         ("[groups.orders]\ntopics = [5]", "has 5; give a topic's name"),
         ("[groups.orders]\ntopics = ['']", "has ''; give a topic's name"),
@@ -54,6 +54,7 @@ def test_sections_are_read_with_their_origin(tmp_path: Path) -> None:
         ("[groups.orders]\nprincipal = 'orders'", "is 'orders'; give it as Kafka's ACLs have it"),
         ("[groups.orders]\nprincipal = 'User:*'", "such as 'User:orders', and not everybody"),
         ("[groups.orders]\nprincipal = 5", "is 5; give it as Kafka's ACLs have it"),
+        ("[groups.orders]\nfast = 'yes'", "fast of [groups.orders] is 'yes'; give true or false"),
         ("[groups.'*']\nprincipal = 'User:x'", "give it to the groups by name"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from resolver.kafka.topic_specs import TopicSpec, broken, output_topics, queue_topics
 from resolver.settings import Settings
-from resolver.topic_specs import TopicSpec, broken, output_topics, queue_topics
 
 
 def broken_settings(spec: TopicSpec, config: dict[str, str], replicas: int) -> dict[str, str]:

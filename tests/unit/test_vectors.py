@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from resolver import Message
 from resolver.errors import MalformedHalf, MalformedOp
+from resolver.producer.half_sender import QueueChoice
 from resolver.protocol import (
     DiscardReason,
     Element,
@@ -32,16 +34,23 @@ from resolver.protocol import (
     decode_half,
     decode_op,
     decode_resolution,
+    decode_revoked,
     discarded_record,
     fence_record,
+    half_fence_record,
     is_fence,
+    is_revoked,
     legal_group,
     legal_topic,
+    revoked_record,
 )
 from resolver.protocol.half import parse_immunity
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
-from resolver.step import Decisions, Plan, StepSettings, ops_to_read, step
+from resolver.protocol.partitioner import partition_of
+from resolver.protocol.policy import Policy, decode_policy
+from resolver.resolve.step import Plan, QueueDecisions, StepSettings, ops_to_read, step
 
+SECRET = "secret"  # noqa: S105
 VECTORS = json.loads(
     (Path(__file__).parents[2] / "docs" / "protocol-vectors.json").read_text(encoding="utf-8")
 )
@@ -82,6 +91,8 @@ def op_of(fields: dict[str, Any]) -> tuple[Op, list[int]]:
         fields["from_check"],
         fields["remark"],
         fields["actor"],
+        delivered=fields.get("delivered", False),
+        fast=fields.get("fast", True),
     )
     return op, fields["malformed"]
 
@@ -133,6 +144,7 @@ def test_ops(vector: Any) -> None:
         op.remark,
         op.actor,
     )
+    assert (decoded.delivered, decoded.fast) == (op.delivered, op.fast)
     encoded = op.to_record(NAMES.op, 0)
     assert ((encoded.value, encoded.headers) == (value, headers)) is vector["exact"]
 
@@ -152,6 +164,16 @@ def test_fences(record: Any) -> None:
     assert fence_record(NAMES.op, 0).headers == headers
 
 
+@pytest.mark.parametrize("vector", named(VECTORS["op"]["revoked"]))
+def test_revocations(vector: Any) -> None:
+    value, headers = content(vector["record"]["value"]), headers_of(vector["record"]["headers"])
+    assert is_revoked(headers)
+    assert decode_revoked(value, vector["queue"], SECRET) == vector["fast_id"]
+    if vector["exact"]:
+        encoded = revoked_record(NAMES.op, vector["queue"], vector["fast_id"], SECRET)
+        assert (encoded.value, encoded.headers) == (value, headers)
+
+
 def the_half() -> HalfAt:
     at = VECTORS["outputs"]["half"]
     headers = headers_of(at["headers"])
@@ -169,8 +191,21 @@ def test_a_check() -> None:
     record = record_of(vector["record"])
     assert check_record(at, vector["times"], NAMES) == record
     check = decode_check(record.value, record.headers)
-    assert (check.queue, check.offset, check.times) == (at.queue, at.offset, vector["times"])
-    assert check.half == at.half._replace(key=None)
+    assert (check.half_id, check.times) == ((at.queue, at.offset), vector["times"])
+    assert check.half == at.half
+
+
+@pytest.mark.parametrize("vector", named(VECTORS["outputs"]["keys_of_checks"]))
+def test_the_key_of_a_check_is_its_first_header(vector: Any) -> None:
+    first, key, users = (vector[name] for name in ("first", "key", "users"))
+    at, times = the_half(), VECTORS["outputs"]["check"]["times"]
+    rest = check_record(at, times, NAMES).headers[1:]
+    half = decode_check(at.half.body, [*headers_of(first), *rest]).half
+    assert half.key == content(key)
+    assert half.headers == [*headers_of(users), *at.half.headers]
+    if first:
+        sent = at._replace(half=half, all_headers=[*headers_of(users), *at.all_headers])
+        assert check_record(sent, times, NAMES).headers == [*headers_of(first), *rest]
 
 
 @pytest.mark.parametrize("vector", VECTORS["outputs"]["discarded"])
@@ -189,6 +224,15 @@ def test_resolutions(vector: Any) -> None:
     record = record_of(vector["record"])
     assert said.to_record(NAMES.resolution) == record
     assert decode_resolution(record.value) == said
+
+
+@pytest.mark.parametrize("vector", VECTORS["outputs"]["policy"])
+def test_policies(vector: Any) -> None:
+    policy, record = Policy(vector["reject"], vector["topics"]), record_of(vector["record"])
+    assert policy.to_record(NAMES.policy) == record
+    assert decode_policy(record.value) == policy
+    assert all(policy.refusal(*pair) for pair in vector["refused"])
+    assert not any(policy.refusal(*pair) for pair in vector["not_refused"])
 
 
 @pytest.mark.parametrize("vector", VECTORS["outputs"]["quarantine"])
@@ -250,14 +294,28 @@ def test_partitions_follow_from_the_hash(vector: Any) -> None:
     assert hashed == vector["murmur2"] & 0xFFFFFFFF
     for count, partition in vector["partitions"].items():
         assert (hashed & 0x7FFFFFFF) % int(count) == partition
+        assert partition_of(key, int(count)) == partition
+
+
+@pytest.mark.parametrize("vector", VECTORS["partitions"]["queues"])
+def test_the_queue_follows_from_the_key(vector: Any) -> None:
+    key, ordering_key = content(vector["key"]), content(vector["ordering_key"])
+    order = Message("orders.placed", b"", key, ordering_key=ordering_key).order
+    choice = QueueChoice(vector["queues"])
+    queues = {choice.queue_of(order) for _ in range(32 * vector["queues"])}
+    any_queue = set(range(vector["queues"]))
+    assert queues == (any_queue if vector["queue"] is None else {vector["queue"]})
 
 
 # Scenarios of one queue, through the step
 
 
-def stored_half(half: dict[str, Any]) -> dict[str, Any]:
+def stored_half(half: dict[str, Any]) -> StoredRecord:
+    if "fence_ops" in half:
+        fence = half_fence_record("", 0, half["fence_ops"], SECRET)
+        return stored(half, fence.value or b"", fence.headers)
     sent = Half(half["transaction_id"], "orders", "orders.placed", 1, None, b"body", [])
-    headers = sent.to_record("").headers
+    headers = sent._replace(fast_id=half.get("fast")).to_record("").headers
     if "immunity" in half:
         headers.append(("CHECK_IMMUNITY_TIME_IN_SECONDS", content(half["immunity"])))
     return stored(half, b"body", headers)
@@ -266,6 +324,9 @@ def stored_half(half: dict[str, Any]) -> dict[str, Any]:
 def stored_op(op: dict[str, Any]) -> StoredRecord:
     if "fence" in op:
         return stored(op, b"", fence_record("", 0).headers)
+    if "revoked" in op:
+        revoked = revoked_record("", 0, op["revoked"], op.get("secret", SECRET))
+        return stored(op, revoked.value or b"", revoked.headers)
     body = {name: value for name, value in op.items() if name not in ("offset", "stored_at_ms")}
     return stored(op, json.dumps(body).encode(), [("TAGS", b"d")])
 
@@ -274,14 +335,19 @@ def stored(at: dict[str, Any], value: bytes, headers: Headers) -> StoredRecord:
     return StoredRecord(at["offset"], at["stored_at_ms"], None, value, headers)
 
 
-def told(decisions: Decisions) -> dict[str, Any]:
+def told(decisions: QueueDecisions) -> dict[str, Any]:
+    ended = [
+        [end.at.offset, end.outcome.value, end.source.value, *(["FAST"] if end.is_fast else [])]
+        for end in decisions.ended
+    ]
     return {
-        "ended": [[e.at.offset, e.outcome.value, e.source.value] for e in decisions.ended],
+        "ended": ended,
         "checks": [[check.at.offset, check.checks] for check in decisions.checks],
         "refused": [[r.source, r.element, r.reason.value] for r in decisions.refused],
         "duplicates": decisions.duplicates,
         "pending": decisions.pending,
         "watermark_ms": decisions.watermark_ms,
+        **({"revoke": list(decisions.revoke)} if decisions.revoke else {}),
     }
 
 
@@ -289,19 +355,18 @@ def told(decisions: Decisions) -> dict[str, Any]:
 def test_scenarios(scenario: Any) -> None:
     state: dict[str, bytes] = {}
     unread: list[StoredRecord] = []
-    plan = Plan(0, 0, 0, 0)
+    plan = Plan(0, 0, 0)
     settings = StepSettings(**scenario["settings"])
     for number, batch in enumerate(scenario["batches"]):
         halves = [*map(stored_half, batch["halves"])]
         unread += map(stored_op, batch["ops"])
         halves_end = max((plan.halves_end, *(half.offset + 1 for half in halves)))
         ops_end = max((plan.ops_end, *(op.offset + 1 for op in unread)))
-        known = max(halves_end, batch.get("halves_known", 0))
-        plan = Plan(halves_end, known, plan.ops_end, ops_end)
+        plan = Plan(halves_end, plan.ops_end, ops_end)
         start, end = ops_to_read(state, 0, plan)
         unread = [op for op in unread if op.offset >= start]
         ops = [op for op in unread if op.offset < end]
-        changes, decisions = step(state, 0, plan, halves, ops, batch["now_ms"], settings)
+        changes, decisions = step(state, 0, plan, halves, ops, batch["now_ms"], settings, SECRET)
         for key, value in changes.items():
             if value is None:
                 del state[key]
@@ -316,8 +381,8 @@ def test_each_outcome_and_reason_of_the_step_is_in_a_scenario() -> None:
         for scenario in VECTORS["scenarios"]["of_one_queue"]
         for batch in scenario["batches"]
     ]
-    outcomes = {outcome for said in expected for _, outcome, _ in said["ended"]}
-    assert outcomes == {outcome.value for outcome in Outcome} - {"UNDELIVERABLE"}
+    outcomes = {outcome for said in expected for _, outcome, *_ in said["ended"]}
+    assert outcomes == {outcome.value for outcome in Outcome}
     reasons = {reason for said in expected for _, _, reason in said["refused"]}
     assert reasons == {reason.value for reason in QuarantineReason} - {
         "MALFORMED_HALF",

@@ -27,7 +27,9 @@ topics = st.text(LEGAL, min_size=1, max_size=249).filter(
     lambda name: name not in (".", "..") and not name.startswith(NAMES.prefix)
 )
 millis = st.integers(0, 10**18 - 1)
-halves = st.builds(
+#: Names of fast ids, after the group.
+fast_names = st.text(LEGAL, min_size=1, max_size=64)
+plain_halves = st.builds(
     Half,
     transaction_id=transaction_ids,
     group=groups,
@@ -38,6 +40,12 @@ halves = st.builds(
     headers=user_headers,
     real_qid=st.none() | st.integers(0, 2**31 - 1),
     immunity_seconds=st.none() | st.integers(1, 10**18 - 1),
+    fast_id=st.none(),
+)
+halves = plain_halves | st.builds(
+    lambda half, name: half._replace(fast_id=NAMES.fast_id(half.group, name)),
+    plain_halves,
+    fast_names,
 )
 elements = st.tuples(st.integers(0, MAX_OFFSET), transaction_ids)
 ops = st.builds(

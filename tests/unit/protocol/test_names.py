@@ -23,3 +23,9 @@ def test_topics_follow_from_the_prefix() -> None:
         "dev.half", "dev.op", "dev.resolution", "dev.discarded", "dev.quarantine",
     ]  # fmt: skip
     assert (names.marker, names.check("orders")) == ("dev.marker", "dev.check.orders")
+    assert names.parked == "dev.parked"
+
+
+def test_each_generation_has_a_transactional_id() -> None:
+    ids = [Names("dev.").transactional_id(generation) for generation in range(3)]
+    assert ids == ["dev.resolver", "dev.resolver-1", "dev.resolver-2"]

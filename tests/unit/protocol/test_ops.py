@@ -15,8 +15,10 @@ from resolver.protocol import (
     Op,
     Record,
     TransactionStatus,
+    decode_half_fence,
     decode_op,
     fence_record,
+    half_fence_record,
     is_fence,
 )
 from resolver.protocol.names import MAX_OP_ELEMENTS
@@ -65,6 +67,8 @@ def test_only_the_documented_fields_are_written() -> None:
         (an_op(transaction_ids=...), "transaction_ids is None"),
         (an_op(transaction_ids="a"), "transaction_ids is 'a'"),
         (an_op(offsets=[], transaction_ids=[]), "at least one"),
+        (an_op(offsets=[], transaction_ids=[], from_check=True), "at least one"),
+        (an_op(offsets=[], transaction_ids=[], state="UNKNOWN"), "at least one"),
         (an_op(offsets=[1, 2]), "2 offsets and 1 transaction_ids"),
         (an_op(offsets=[1] * 1025, transaction_ids=["a"] * 1025), "1025 elements"),
         (an_op(from_check=None), "from_check is None"),
@@ -117,6 +121,13 @@ def test_fields_and_headers_that_are_not_known_are_passed_over() -> None:
     value = an_op(state="UNKNOWN", version=2, nested={"a": [1]})
     op = decode_op(value, [("trace", b"1"), *OP_HEADERS, ("trace", None)])
     assert op == Op(TransactionStatus.UNKNOWN, "g", (Element(0, 1, "a"),))
+
+
+def test_an_op_without_elements_announces_an_agent() -> None:
+    value = an_op(offsets=[], transaction_ids=[], state="UNKNOWN", from_check=True)
+    assert decode_op(value, OP_HEADERS).announces
+    malformed = an_op(offsets=[-1], transaction_ids=["a"], state="UNKNOWN", from_check=True)
+    assert not decode_op(malformed, OP_HEADERS).announces
 
 
 def test_blanks_before_dense_json_are_passed_over() -> None:
@@ -185,6 +196,43 @@ def test_a_fence_is_empty_and_tagged() -> None:
     assert record == Record("tx.op", None, b"", [("TAGS", b"fence")], 2)
     assert is_fence(record.value, record.headers)
     assert is_fence(None, record.headers)
+
+
+def test_a_fence_of_the_half_topic_names_ops_for_whom_knows_its_secret() -> None:
+    record = half_fence_record(NAMES.half, 2, 17, "secret")
+    assert (record.topic, record.partition, record.key) == ("tx.half", 2, None)
+    assert record.headers == [("TAGS", b"fence")]
+    body = orjson.loads(record.value or b"")
+    assert (sorted(body), body["ops"]) == (["mac", "ops"], 17)
+    assert decode_half_fence(record.value, record.headers, 2, "secret") == 17
+    assert decode_half_fence(record.value, record.headers, 1, "secret") == 0
+    assert decode_half_fence(record.value, record.headers, 2, "another") == 0
+    more = orjson.dumps({**body, "ops": 18})
+    assert decode_half_fence(more, record.headers, 2, "secret") == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"17",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"ops":"x","mac":""}',
+        b'{"ops":1,"mac":1}',
+        b'{"ops":1,"mac":"\\ud800"}',
+        b'{"ops":1,"mac":' + b"[" * 1_000 + b"]" * 1_000 + b"}",
+    ],
+)
+def test_any_other_value_proves_nothing(value: bytes | None) -> None:
+    assert decode_half_fence(value, [("TAGS", b"fence")], 0, "secret") == 0
+
+
+@pytest.mark.parametrize("headers", [None, [], [("TAGS", b"d")], [("TAGS", b"fence"), ("a", b"")]])
+def test_another_record_of_the_half_topic_is_no_fence(headers: Headers | None) -> None:
+    assert decode_half_fence(b"", headers, 0, "secret") is None
 
 
 @pytest.mark.parametrize(

@@ -46,20 +46,46 @@ def test_a_commit_is_what_the_application_sent_and_where_it_came_from(
         *half.headers,
         ("UNIQ_KEY", half.transaction_id.encode()),
         ("PGROUP", half.group.encode()),
+        ("BORN_TIMESTAMP", str(half.born_at_ms).encode()),
         ("HALF_OFFSET", f"{queue}:{offset}".encode()),
     ]
 
 
 @given(halves, st.integers(0, 2**31 - 1), st.integers(0, MAX_OFFSET), st.integers(1, 10**9))
-def test_a_check_says_all_of_its_half_but_the_key(
-    half: Half, queue: int, offset: int, times: int
-) -> None:
+def test_a_check_says_all_of_its_half(half: Half, queue: int, offset: int, times: int) -> None:
     record = check_record(stored(half, queue, offset), times, NAMES)
     assert record.topic == f"tx.check.{half.group}"
     assert record.key == half.transaction_id.encode()
     check = decode_check(record.value, record.headers)
-    assert (check.queue, check.offset, check.times) == (queue, offset, times)
-    assert check.half == half._replace(key=None)
+    assert (check.half_id, check.times) == ((queue, offset), times)
+    assert check.half == half
+
+
+@pytest.mark.parametrize("key", [None, b"", b"customer-7"])
+@pytest.mark.parametrize("place", [0, 5])
+def test_a_users_header_of_the_keys_name_is_not_the_key(key: bytes | None, place: int) -> None:
+    """Another client's half may have it before all else."""
+    at = stored(a_half()._replace(key=key, headers=[("KEY", b"theirs")]))
+    others = [header for header in at.all_headers if header[0] != "KEY"]
+    at = at._replace(all_headers=[*others[:place], ("KEY", b"theirs"), *others[place:]])
+    record = check_record(at, 1, NAMES)
+    check = decode_check(record.value, record.headers)
+    assert (check.half.key, check.half.headers) == (key, [("KEY", b"theirs")])
+
+
+def test_only_the_first_header_of_a_check_is_the_key() -> None:
+    at = stored(a_half(key=None, headers=[("KEY", b"theirs")]))
+    check = decode_check(b"", check_record(at, 1, NAMES).headers[1:])
+    assert (check.half.key, check.half.headers) == (None, [("KEY", b"theirs")])
+
+
+@pytest.mark.parametrize(("size", "fits"), [(5_000, True), (20_000, False)])
+def test_a_check_that_is_cut_has_the_whole_key_or_none(size: int, fits: bool) -> None:
+    half = a_half()._replace(key=b"k" * size, body=bytes(100_000), headers=[("KEY", b"theirs")])
+    cut = fitted(check_record(stored(half), 1, NAMES), 50_000)
+    check = decode_check(cut.value, cut.headers)
+    assert check.truncated
+    assert check.half.key == (half.key if fits else None)
 
 
 def test_a_check_that_is_cut_keeps_the_longest_transaction_id() -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import resolver.step
+import resolver.resolve.step
 
 _numbers = count()
 
 
 class Change(NamedTuple):
-    """A substitution in one file of `resolver/step`, and what it breaks."""
+    """A substitution in one file of `resolver/resolve/step`, and what it breaks."""
 
     file: str
     old: str
@@ -28,16 +28,16 @@ class Change(NamedTuple):
 
 @contextmanager
 def altered_step(changes: Sequence[Change], folder: Path) -> Iterator[ModuleType]:
-    """Load a copy of `resolver.step` with changes, beside the real one and over its records."""
-    assert resolver.step.__file__ is not None
+    """Load `resolver.resolve.step` with changes, beside the real one and over its records."""
+    assert resolver.resolve.step.__file__ is not None
     copy = folder / f"step_{next(_numbers)}"
-    shutil.copytree(Path(resolver.step.__file__).parent, copy)
+    shutil.copytree(Path(resolver.resolve.step.__file__).parent, copy)
     for change in changes:
         source = (copy / change.file).read_text()
         found = source.count(change.old)
         assert found == 1, f"{change.file} has {change.old!r} {found} times; adapt this list"
         (copy / change.file).write_text(source.replace(change.old, change.new))
-    name = f"resolver.{copy.name}"
+    name = f"resolver.resolve.{copy.name}"
     spec = importlib.util.spec_from_file_location(
         name, copy / "__init__.py", submodule_search_locations=[str(copy)]
     )

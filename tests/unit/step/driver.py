@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-import resolver.step
+import resolver.resolve.step
 from resolver.protocol import Outcome
-from resolver.step import Changes, Decisions, StepSettings
+from resolver.resolve.step import Changes, QueueDecisions, StepSettings
 
 from .model import Model
 from .records import Batch, History, Sent, stored
-from .vocabulary import RANGE, Plan, Rules, Verdict
-
-QUEUE = 3
+from .vocabulary import FENCE_SECRET, QUEUE, RANGE, Plan, Rules, Verdict
 
 
 class Driver:
     """One queue, read by the step, its state saved and restored after each batch, and the model.
 
-    `code` is `resolver.step`, or an altered copy of it.
+    `code` is `resolver.resolve.step`, or an altered copy of it.
     """
 
     def __init__(
-        self, rules: Rules | None = None, code: ModuleType = resolver.step, range_size: int = RANGE
+        self,
+        rules: Rules | None = None,
+        code: ModuleType = resolver.resolve.step,
+        range_size: int = RANGE,
     ) -> None:
         self.rules = rules or Rules()
         self.state: dict[str, bytes] = {}
         self.model = Model(QUEUE, range_size)
         self.left: list[Sent] = []
-        self.plan = Plan(0, 0, 0, 0)
+        self.plan = Plan(0, 0, 0)
         self.code = code
+        self.is_rebuild = False
 
-    def read(self, batch: Batch, rules: Rules | None = None) -> Decisions:
+    def read(self, batch: Batch, rules: Rules | None = None) -> QueueDecisions:
         """Read a batch by the step alone."""
         settings = StepSettings(**vars(rules or self.rules))
         state = {key: bytes(bytearray(value)) for key, value in self.state.items()}
@@ -42,16 +45,23 @@ class Driver:
         begin, to = self.code.ops_to_read(state, QUEUE, plan)
         self.left = [op for op in self.left + list(batch.ops) if op.offset >= begin]
         read = (stored(batch.halves), stored([op for op in self.left if op.offset < to]))
-        changes, decisions = self.code.step(state, QUEUE, plan, *read, batch.now_ms, settings)
+        decisions: QueueDecisions
+        changes, decisions = self.code.step(
+            state, QUEUE, plan, *read, batch.now_ms, settings, FENCE_SECRET, self.is_rebuild
+        )
         self._apply(changes)
         self.plan = batch.plan
         return decisions
 
-    def settle(self, outcomes: dict[int, Outcome], now_ms: int) -> None:
-        """Start a rebuild: these transactions have ended before."""
+    def settle(
+        self, outcomes: dict[int, Outcome], now_ms: int, fast: Set[int] = frozenset()
+    ) -> None:
+        """Start a rebuild: these transactions have ended before, those in `fast` fast."""
+        self.is_rebuild = True
         offsets = np.array(list(outcomes), np.int64)
-        self._apply(self.code.settle(self.state, QUEUE, offsets, list(outcomes.values()), now_ms))
-        self.model.settle(outcomes, now_ms)
+        ended = (list(outcomes.values()), [offset in fast for offset in outcomes])
+        self._apply(self.code.settle(self.state, QUEUE, offsets, *ended, now_ms))
+        self.model.settle(outcomes, fast, now_ms)
 
     def _apply(self, changes: Changes) -> None:
         for key, value in changes.items():
@@ -61,29 +71,25 @@ class Driver:
                 assert type(value) is bytes, f"state {key} is a {type(value).__name__}"
                 self.state[key] = value
 
-    def check(self, batch: Batch, rules: Rules | None = None) -> Decisions:
+    def check(self, batch: Batch, rules: Rules | None = None) -> QueueDecisions:
         """Read a batch by the step and by the model; they must decide the same."""
         decisions = self.read(batch, rules)
         expected = told(self.model, batch, rules or self.rules)
         compare(decisions, expected)
         return decisions
 
-    def at(self, now_ms: int, *sent: Sent, known: int = 0) -> Decisions:
-        """Read these records at `now_ms`, by the step and by the model.
-
-        There are halves up to `known`, though no more are read.
-        """
+    def at(self, now_ms: int, *sent: Sent) -> QueueDecisions:
+        """Read these records at `now_ms`, by the step and by the model."""
         halves = [one for one in sent if hasattr(one.means, "half")]
         ops = [one for one in sent if not hasattr(one.means, "half")]
-        return self.check(Batch(now_ms, next_plan(self.plan, halves, ops, known), halves, ops))
+        return self.check(Batch(now_ms, next_plan(self.plan, halves, ops), halves, ops))
 
 
-def next_plan(before: Plan, halves: list[Sent], ops: list[Sent], known: int) -> Plan:
+def next_plan(before: Plan, halves: list[Sent], ops: list[Sent]) -> Plan:
     """Return the plan of a batch that reads up to the last of these."""
     halves_end = max((before.halves_end, *(half.offset + 1 for half in halves)))
     ops_end = max((before.ops_end, *(op.offset + 1 for op in ops)))
-    known = max(before.halves_known, halves_end, known)
-    return Plan(halves_end, known, before.ops_end, ops_end)
+    return Plan(halves_end, before.ops_end, ops_end)
 
 
 def told(model: Model, batch: Batch, rules: Rules) -> Verdict:
@@ -95,7 +101,7 @@ def told(model: Model, batch: Batch, rules: Rules) -> Verdict:
 
 def check_history(
     history: History,
-    code: ModuleType = resolver.step,
+    code: ModuleType = resolver.resolve.step,
     range_size: int = RANGE,
     rebuilt: bool = False,
 ) -> None:
@@ -107,22 +113,40 @@ def check_history(
     if rebuilt:
         halves = [half.offset for batch, _ in history.batches for half in batch.halves]
         outcomes = {offset: list(Outcome)[offset // 5 % 4] for offset in halves if offset % 5 < 3}
-        driver.settle(outcomes, history.batches[0][0].now_ms)
+        fast = {o for o, outcome in outcomes.items() if outcome is Outcome.COMMIT and o % 2}
+        driver.settle(outcomes, history.batches[0][0].now_ms, fast)
     for batch, rules in history.batches:
         driver.check(batch, rules)
 
 
-def compare(decisions: Decisions, expected: Verdict) -> None:
-    actual_ended = [(plain(end.at), *end[1:]) for end in decisions.ended]
-    assert actual_ended == [(plain(end.at), *end[1:]) for end in expected.ended]
+def compare(decisions: QueueDecisions, expected: Verdict) -> None:
+    actual_ended = [(_of_end(end), *end[1:9], end.is_fast) for end in decisions.ended]
+    assert actual_ended == [(_of_end(end), *end[1:]) for end in expected.ended]
+    for end in decisions.ended:
+        assert (end.error is None) is (end.outcome is not Outcome.UNDELIVERABLE), end
     actual_checks = [(plain(check.at), check.checks) for check in decisions.checks]
     assert actual_checks == [(plain(asked.at), asked.checks) for asked in expected.checks]
     refused = [(r.source, r.element, r.reason) for r in decisions.refused]
     assert sorted(refused, key=repr) == sorted(expected.refused, key=repr)
     assert decisions.duplicates == expected.duplicates
+    counts = {
+        (group, event.value): count for (group, event), count in decisions.check_counts.items()
+    }
+    assert counts == expected.check_counts
+    assert decisions.next_op == expected.next_op
     assert decisions.watermark_ms == expected.watermark_ms
     assert decisions.pending == expected.pending
     assert decisions.wake_at_ms == expected.wake_at_ms
+    assert decisions.fence_ops == expected.fence_ops
+    assert list(decisions.revoke) == expected.revoke
+
+
+def _of_end(end: Any) -> tuple[Any, ...]:
+    """Return the half of an end, without the message if that is delivered already."""
+    half = end.at.half
+    if end.is_fast:
+        return (*end.at[:3], half.transaction_id, half.group, half.topic, half.born_at_ms)
+    return plain(end.at)
 
 
 def plain(at: Any) -> tuple[Any, ...]:

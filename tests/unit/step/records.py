@@ -5,6 +5,7 @@ The bytes are written here from docs/protocol.md's words, not by the library's e
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from resolver.protocol import Half, Headers, StoredRecord, TransactionStatus, record_bytes
 
-from .vocabulary import FENCE, Ends, HalfRead, OpRead, Plan, Rules
+from .vocabulary import FENCE, FENCE_SECRET, QUEUE, Ends, HalfRead, OpRead, Plan, Revoked, Rules
 
 #: What stands in CHECK_IMMUNITY_TIME_IN_SECONDS, and the immunity that it gives.
 IMMUNITIES: list[tuple[bytes | None, int | None]] = [
@@ -59,6 +60,25 @@ class Sent(NamedTuple):
     headers: Headers
     means: HalfRead | OpRead
 
+    @property
+    def half_read(self) -> HalfRead:
+        """What a record of the half topic means."""
+        assert isinstance(self.means, HalfRead)
+        return self.means
+
+    @property
+    def half(self) -> Half:
+        """The half that a good record is."""
+        meant = self.half_read.half
+        assert meant is not None
+        return meant
+
+    @property
+    def op_read(self) -> OpRead:
+        """What a record of the op topic means."""
+        assert isinstance(self.means, OpRead)
+        return self.means
+
 
 def half(
     offset: int,
@@ -71,8 +91,12 @@ def half(
     user: Sequence[tuple[str, bytes | None]] = (),
     real_qid: int | None = None,
     immunity: tuple[bytes | None, int | None] | None = None,
+    fast: str | None = None,
 ) -> Sent:
-    """Return a good half; `immunity` is the header's bytes and what they mean."""
+    """Return a good half; `immunity` is the header's bytes and what they mean.
+
+    `fast` is what the producer names its fast id, after the group.
+    """
     meant = Half(
         transaction_id or f"id-{offset}",
         group,
@@ -83,6 +107,7 @@ def half(
         list(user),
         real_qid,
         immunity[1] if immunity else None,
+        fast_id(fast, group) if fast else None,
     )
     headers = _half_headers(meant)
     if immunity:
@@ -90,6 +115,11 @@ def half(
     headers += user
     means = HalfRead(offset, stored_at_ms, meant, headers)
     return Sent(offset, stored_at_ms, key, body, headers, means)
+
+
+def fast_id(name: str, group: str = "g0") -> str:
+    """Return the fast id of a group's producer."""
+    return f"tx.fast:{group}:{name}"
 
 
 def _half_headers(meant: Half) -> Headers:
@@ -102,6 +132,8 @@ def _half_headers(meant: Half) -> Headers:
     ]
     if meant.real_qid is not None:
         headers.append(("REAL_QID", str(meant.real_qid).encode()))
+    if meant.fast_id is not None:
+        headers.append(("FAST", meant.fast_id.encode()))
     return headers
 
 
@@ -141,6 +173,11 @@ MALFORMED_HALVES = [
     _plus("REAL_QID", b"one"),
     _plus("REAL_QID", str(2**31).encode()),
     _plus("REAL_QID", None),
+    _plus("FAST", None),
+    _plus("FAST", b"tx.fast:g0:"),
+    _plus("FAST", b"tx.fast:g1:a"),
+    _plus("FAST", b"tx.fast:g0:a:b"),
+    _plus("FAST", b"tx.resolver"),
 ]
 
 
@@ -166,6 +203,8 @@ def op(
     actor: str | None = None,
     remark: str | None = None,
     more_headers: Headers | None = None,
+    delivered: bool = False,
+    fast: bool = True,
 ) -> Sent:
     """Return an op whose elements are (half offset, transaction id), malformed ones among them."""
     body: dict[str, Any] = {
@@ -178,8 +217,12 @@ def op(
     }
     if actor is not None:
         body["actor"] = actor
+    if delivered:
+        body["delivered"] = True
+    if not fast:
+        body["fast"] = False
     meant = tuple(None if e in MALFORMED_ELEMENTS and _odd(e) else e for e in elements)
-    says = Ends(TransactionStatus(state), group, meant, from_check, actor)
+    says = Ends(TransactionStatus(state), group, meant, from_check, actor, delivered, fast)
     headers = [*_OP_TAG, *(more_headers or [])]
     return _sent_op(offset, stored_at_ms, json.dumps(body).encode(), headers, says)
 
@@ -201,6 +244,29 @@ def fence(offset: int, stored_at_ms: int, *, null: bool = False) -> Sent:
     """Return a fence; its empty value may be null."""
     value = None if null else b""
     return _sent_op(offset, stored_at_ms, value, [("TAGS", b"fence")], FENCE)
+
+
+def revoked(
+    offset: int, stored_at_ms: int, fast_id: str, queue: int = QUEUE, secret: str = FENCE_SECRET
+) -> Sent:
+    """Return the record that a fast id is revoked; with another queue or secret it is forged."""
+    said = f"revoked:{queue}:{fast_id}".encode()
+    body = {"fast": fast_id, "mac": hmac.new(secret.encode(), said, "sha256").hexdigest()}
+    is_ours = (queue, secret) == (QUEUE, FENCE_SECRET)
+    says = Revoked(fast_id if is_ours else None)
+    return _sent_op(offset, stored_at_ms, json.dumps(body).encode(), [("TAGS", b"revoked")], says)
+
+
+def half_fence(
+    offset: int, stored_at_ms: int, ops_end: int, queue: int = QUEUE, secret: str = FENCE_SECRET
+) -> Sent:
+    """Return a fence of the half topic: the halves of all ops before `ops_end` are before it."""
+    mac = hmac.new(secret.encode(), f"{queue}:{ops_end}".encode(), "sha256").hexdigest()
+    headers: Headers = [("TAGS", b"fence")]
+    is_ours = (queue, secret) == (QUEUE, FENCE_SECRET)
+    means = HalfRead(offset, stored_at_ms, None, headers, ops_end if is_ours else 0)
+    value = json.dumps({"ops": ops_end, "mac": mac}).encode()
+    return Sent(offset, stored_at_ms, None, value, headers, means)
 
 
 _GOOD_OP = {
@@ -254,6 +320,13 @@ MALFORMED_OPS: list[tuple[bytes | None, Headers]] = [
     (_body(from_check=None), _OP_TAG),
     (_body(actor=5), _OP_TAG),
     (_body(remark=["x"]), _OP_TAG),
+    (_body(delivered=1), _OP_TAG),
+    (_body(delivered=True, state="ROLLBACK_MESSAGE"), _OP_TAG),
+    (_body(delivered=True, from_check=True), _OP_TAG),
+    (_body(delivered=True, actor="anna"), _OP_TAG),
+    (_body(fast=False), _OP_TAG),
+    (_body(fast=False, state="UNKNOWN", from_check=True), _OP_TAG),
+    (_body(), [("TAGS", b"revoked"), ("more", b"")]),
 ]
 
 
@@ -277,7 +350,7 @@ class Batch:
 class History:
     """All that one queue ever reads; the rules may change from batch to batch.
 
-    `guessed` are ops that name halves which came after them.
+    `guessed` are ops that name halves which were not there yet.
     """
 
     batches: list[tuple[Batch, Rules]]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from resolver.step import Decisions
+from resolver.resolve.step import QueueDecisions
 
 from . import records
 
 
-def ended(decisions: Decisions) -> list[tuple[int, str, str]]:
+def ended(decisions: QueueDecisions) -> list[tuple[int, str, str]]:
     return [(e.at.offset, e.outcome.value, e.source.value) for e in decisions.ended]
 
 
-def checked(decisions: Decisions) -> list[tuple[int, int]]:
+def checked(decisions: QueueDecisions) -> list[tuple[int, int]]:
     return [(check.at.offset, check.checks) for check in decisions.checks]
 
 
-def refused(decisions: Decisions) -> list[tuple[str, int | None, str]]:
+def refused(decisions: QueueDecisions) -> list[tuple[str, int | None, str]]:
     return [(r.source, r.element, r.reason.value) for r in decisions.refused]
 
 

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import resolver.resolve.step
+from resolver.protocol import QuarantineReason
+
 from .altered import Change, altered_step
 from .cuts import calm, recut, stretches
-from .driver import QUEUE, Driver, check_history, told
+from .driver import Driver, check_history, told
 from .histories import histories, numbered
-from .model import Model
+from .model import HELD_MS, Model
 from .records import History
+from .vocabulary import QUEUE, Ends
 
 HISTORIES = int(os.environ.get("STEP_HISTORIES", "5000"))
 MANY = settings(
@@ -57,7 +63,7 @@ def _told(history: History) -> dict[str, Any]:
     """What a history comes to, by the step; when it was decided aside."""
     driver, ended, refused = Driver(), {}, []
     checks: list[tuple[int, int]] = []
-    duplicates = 0
+    duplicates, check_counts = 0, Counter[Any]()
     for batch, rules in history.batches:
         decisions = driver.read(batch, rules)
         for end in decisions.ended:
@@ -66,14 +72,48 @@ def _told(history: History) -> dict[str, Any]:
         checks += [(check.at.offset, check.checks) for check in decisions.checks]
         refused += [(r.source, r.element, r.reason) for r in decisions.refused]
         duplicates += decisions.duplicates
-    left = decisions[4:]  # when to wake, watermark, pending
+        check_counts += decisions.check_counts
+    left = decisions[5:-1]  # when to wake, watermark, pending, next op
     return {
+        "revoke": set(decisions.revoke),
         "ended": ended,
         "checks": checks,
         "refused": Counter(refused),
         "duplicates": duplicates,
+        "check_counts": check_counts,
         "left": left,
     }
+
+
+@FEWER
+@given(histories(obedient=True))
+def test_what_its_producer_has_delivered_no_half_is_delivered_for_again(history: History) -> None:
+    """However answers, operators' ends, plain commits and revocations come in between."""
+    assert_none_is_delivered_twice(history)
+
+
+def assert_none_is_delivered_twice(
+    history: History, code: ModuleType = resolver.resolve.step
+) -> set[int]:
+    """Read a history whose producers obey; return the halves that they have delivered."""
+    says = [op.op_read.says for batch, _ in history.batches for op in batch.ops]
+    ops = [said for said in says if isinstance(said, Ends) and said.delivered]
+    delivered = {element[0] for said in ops for element in said.elements if element}
+    driver = Driver(code=code)
+    for batch, rules in history.batches:
+        decisions = driver.read(batch, rules)
+        assert {refused.reason for refused in decisions.refused}.isdisjoint(
+            {QuarantineReason.DELIVERED_TWICE}
+        )
+        for end in decisions.ended:
+            assert end.is_fast == (end.at.offset in delivered), end.at
+    return delivered
+
+
+def test_obedient_producers_deliver_often() -> None:
+    """Else little would be said above."""
+    delivered = [assert_none_is_delivered_twice(numbered(n, obedient=True)) for n in range(100)]
+    assert sum(map(bool, delivered)) > 20
 
 
 def test_many_histories_can_be_cut_differently() -> None:
@@ -126,6 +166,7 @@ def seen() -> Counter[Any]:
         model = Model(QUEUE)
         for batch, rules in numbered(number).batches:
             waited = {op.offset for op in model.unread}
+            before = {offset: replace(row) for offset, row in model.pending.items()}
             verdict = told(model, batch, rules)
             counted.update((end.outcome, end.source, end.reason) for end in verdict.ended)
             counted.update(reason for _, _, reason in verdict.refused)
@@ -133,13 +174,25 @@ def seen() -> Counter[Any]:
             counted["duplicate"] += verdict.duplicates
             counted["waited, then ended"] += sum(e.op_offset in waited for e in verdict.ended)
             counted["backing off"] += any(row.streak > 1 for row in model.pending.values())
+            counted["is back"] += bool(model.returned)
+            counted["asked on return"] += any(row.extra for row in model.pending.values())
             counted["limited"] += verdict.wake_at_ms == 0
+            counted["fast"] += sum(end.is_fast for end in verdict.ended)
+            ids = {row.fast_id for row in before.values() if row.waits}
+            counted["waited for its id"] += sum(e.at.half.fast_id in ids for e in verdict.ended)
+            counted["left waiting"] += model.left_waiting
+            counted["wanted"] += bool(verdict.revoke)
+            rows = model.pending.values()
+            counted["gave up"] += any(row.gave_up for row in rows)
+            counted["held"] += any(row.deadline_ms == HELD_MS and not row.waits for row in rows)
+            counted["checked when free"] += any(row.fast_id and row.checks for row in rows)
+            counted["lost"] += model.lost_until_ms is not None
     return counted
 
 
 def test_histories_reach_every_reason_outcome_and_rule(seen: Counter[Any]) -> None:
     """Else the comparison above would compare little."""
-    from resolver.protocol import DiscardReason, Outcome, QuarantineReason, Source
+    from resolver.protocol import DiscardReason, Outcome, Source
 
     ends = [
         (outcome, source, None)
@@ -151,5 +204,7 @@ def test_histories_reach_every_reason_outcome_and_rule(seen: Counter[Any]) -> No
         for reason in (DiscardReason.CHECK_MAX, DiscardReason.EXPIRED)
     ]
     more = ["duplicate", "check 1", "check 3", "waited, then ended", "backing off", "limited"]
+    more += ["is back", "asked on return", "fast", "waited for its id", "left waiting", "wanted"]
+    more += ["gave up", "held", "checked when free", "lost"]
     rare = [what for what in (*ends, *discards, *QuarantineReason, *more) if seen[what] < 10]
-    assert rare == []
+    assert {what: seen[what] for what in rare} == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from resolver.protocol import (
     TransactionStatus,
 )
 
+#: The queue of all examples and histories, and the secret of its fences.
+QUEUE, FENCE_SECRET = 3, "secret"
 #: Outcomes are forgotten by ranges of so many half offsets.
 RANGE = 4096
 
@@ -39,21 +42,24 @@ class Rules:
 
 
 class Plan(NamedTuple):
-    """What a batch reads: halves up to an end, of those that there are, and ops."""
+    """What a batch reads: halves up to an end, and ops."""
 
     halves_end: int
-    halves_known: int
     ops_start: int
     ops_end: int
 
 
 class HalfRead(NamedTuple):
-    """A record of the half topic and what it means: `half` is None if it is malformed."""
+    """A record of the half topic and what it means: a half, a fence, or (None) nothing legal.
+
+    `fence_ops` is the op offset that a fence names, 0 for a forged fence.
+    """
 
     offset: int
     stored_at_ms: int
     half: Half | None
     headers: Headers
+    fence_ops: int | None = None
 
 
 class Ends(NamedTuple):
@@ -64,14 +70,22 @@ class Ends(NamedTuple):
     elements: tuple[tuple[int, str] | None, ...]
     from_check: bool = False
     actor: str | None = None
+    delivered: bool = False
+    fast: bool = True
+
+
+class Revoked(NamedTuple):
+    """A record that says that a fast id is revoked; None if anybody else wrote it."""
+
+    fast_id: str | None
 
 
 class OpRead(NamedTuple):
-    """A record of the op topic and what it means: an op, a fence, or (None) nothing legal."""
+    """A record of the op topic: an op, a fence, a revocation, or (None) nothing legal."""
 
     offset: int
     stored_at_ms: int
-    says: Ends | str | None
+    says: Ends | Revoked | str | None
     size: int
 
 
@@ -90,7 +104,7 @@ class Element(NamedTuple):
 
 
 class End(NamedTuple):
-    """A transaction ended; the fields of the step's `Ended`, in their order."""
+    """A transaction ended; the fields of the step's `Ended`, in their order, without `error`."""
 
     at: HalfAt
     outcome: Outcome
@@ -101,6 +115,7 @@ class End(NamedTuple):
     answered: int
     decided_at_ms: int
     reason: DiscardReason | None
+    is_fast: bool = False
 
 
 class Asked(NamedTuple):
@@ -118,6 +133,10 @@ class Verdict:
     checks: list[Asked] = field(default_factory=list)
     refused: list[tuple[str, int | None, QuarantineReason]] = field(default_factory=list)
     duplicates: int = 0
+    check_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     wake_at_ms: int | None = None
+    fence_ops: int | None = None
     watermark_ms: int | None = None
     pending: int = 0
+    next_op: int = 0
+    revoke: list[str] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Kafka as the resolver uses it: clients, topics, rights, the oldest offsets."""

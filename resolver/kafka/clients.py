@@ -1,0 +1,67 @@
+"""Configuration of Kafka clients: librdkafka here; `java_options` for Spark's Java client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from ..errors import SettingsError
+from ..settings import Settings
+from ..settings.java_options import java_options
+
+__all__ = ["WHOLE_BYTES", "admin_client", "client_config", "servers_of", "spark_kafka_options"]
+
+#: Bytes of a partition that Kafka sends at once to a reader of our own transactions. In smaller
+#: parts a replica that was away may give aborted records (docs/protocol.md, section 7). A message
+#: would be taken for delivered, or a parked message delivered twice.
+WHOLE_BYTES = 50_000_000
+
+
+def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:
+    """Return a librdkafka client's configuration; `ours` wins over the options of [kafka].
+
+    Names with dots are passed as `client_config(settings, **{"group.id": group})`.
+    """
+    # Log warnings and worse (level 4): below, librdkafka reports its own housekeeping.
+    quiet = {"log_level": 4}
+    return {**quiet, **settings.kafka, "bootstrap.servers": servers_of(settings), **ours}
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """Return a client that makes and describes topics; it has nothing to close."""
+    return AdminClient(client_config(settings))
+
+
+def spark_kafka_options(settings: Settings) -> dict[str, str]:
+    """Return the options of connection and security for Spark's Kafka source.
+
+    They are made from [kafka]; `kafka.*` options of [spark] win. Raises `SettingsError` where an
+    option has no counterpart in Java.
+    """
+    given = {key: value for key, value in settings.spark.items() if key.startswith("kafka.")}
+    translated = java_options(settings.kafka, given)
+    return {
+        "kafka.bootstrap.servers": servers_of(settings),
+        # Time in ms that a fetch waits for more records. Spark asks for a partition's end behind
+        # such a fetch, on the same connection: Kafka's default of 500 costs a batch half a second
+        # for each partition.
+        "kafka.fetch.max.wait.ms": "10",
+        # Time in ms for an answer. A task keeps its slot while it waits for a broker that hangs:
+        # with Kafka's default of 30 s, `land` held up the batches of `resolve` for a minute and a
+        # half, until it had asked new leaders for all its partitions.
+        "kafka.request.timeout.ms": "10000",
+        **translated,
+        **given,
+    }
+
+
+def servers_of(settings: Settings) -> str:
+    """Return Kafka's brokers; raises `SettingsError` where none are known."""
+    if not settings.bootstrap_servers:
+        raise SettingsError(
+            "bootstrap_servers is empty and no embedded broker runs here",
+            remedy="start `txresolver up`, give its --home, or give such as --set "
+            "bootstrap_servers=kafka1:9092",
+        )
+    return settings.bootstrap_servers

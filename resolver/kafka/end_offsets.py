@@ -1,0 +1,373 @@
+"""End offsets of the half and op partitions; queues that do not answer are left out.
+
+Planning asks one client about all queues, and waits a second for the answers. A queue that does not
+answer is left out from then on: it keeps its offsets, and the other queues go on. In the
+background, new clients ask for this queue until one gets an answer. So no later plan waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import wait as wait_for
+from typing import Any, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from ..errors import ResolverError
+from ..protocol import Names
+from ..settings import Settings
+from .clients import admin_client, client_config
+
+logger = logging.getLogger(__name__)
+
+#: Offsets by topic and partition, as Spark's Kafka source writes them.
+Offsets = dict[str, dict[str, int]]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+#: Time in seconds for all partitions to answer, where none may be left out.
+_ALL_SECONDS = 10.0
+#: Pause in seconds before partitions without an answer are asked for again.
+_PAUSE_SECONDS = 0.1
+#: Time in seconds for an answer. A plan waits for it, and with it all queues, but only once.
+_ANSWER_SECONDS = 1.0
+#: Time in seconds that answers may come after their request's time-out. Where one broker is silent,
+#: librdkafka hands out the answers of the others only then.
+_GRACE_SECONDS = 0.5
+#: Factor of a background client's time to the time of the last one, and the limit in seconds. A
+#: network on which connecting takes long needs more than the first client's time.
+_GROWTH, _MOST_SECONDS = 1.5, 10.0
+#: Time in ms after which a client asks any broker anew who leads. A leader that was cut off from
+#: the others still answers, and knows no new halves. Without this limit a client would believe it
+#: for a quarter of an hour, the default of librdkafka.
+_LEADERS_MS = 10_000
+#: Time in seconds for which a leader of an older epoch is not believed.
+_FORMER_SECONDS = 120.0
+#: Seconds from leaving out a queue to its first warning, and between warnings.
+_WARN_AFTER_SECONDS, _WARN_EVERY_SECONDS = 1.0, 60.0
+#: Errors of a broker that is away and comes back.
+_AWAY = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NOENT,  # "No leaders found"
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+_Asked = Mapping[TopicPartition, "Future[Any]"]
+
+
+def all_offsets(settings: Settings, spec: OffsetSpec) -> Offsets:
+    """Return an offset of each half and op partition; raises `ResolverError` if one is missing.
+
+    A broker may not know yet who leads a topic that was just made, so partitions without an answer
+    are asked for again, for 10 s in all.
+    """
+    names, admin = Names(settings.topic_prefix), admin_client(settings)
+    until = time.monotonic() + _ALL_SECONDS
+    return {
+        topic: _all_of(admin, topic, settings.queues, spec, until)
+        for topic in (names.half, names.op)
+    }
+
+
+def _all_of(
+    admin: AdminClient, topic: str, queues: int, spec: OffsetSpec, until: float
+) -> dict[str, int]:
+    offsets: dict[str, int] = {}
+    while len(offsets) < queues:
+        missing = [queue for queue in range(queues) if str(queue) not in offsets]
+        asked = {TopicPartition(topic, queue): spec for queue in missing}
+        seconds = until - time.monotonic()
+        if seconds <= 0:
+            raise ResolverError(
+                f"Kafka does not say where all partitions of {topic} begin or end",
+                remedy="start again when each of them has a leader",
+            )
+        answers = admin.list_offsets(asked, request_timeout=seconds)
+        for end in _answers(answers, seconds + _GRACE_SECONDS):
+            offsets[end.queue] = end.offset
+        if len(offsets) < queues:
+            time.sleep(_PAUSE_SECONDS)
+    return offsets
+
+
+class StableEnd(NamedTuple):
+    """Where the records of open transactions begin in a partition, and where it ends."""
+
+    stable: int
+    end: int
+
+
+def stable_ends(client: AdminClient, topic: str, queues: int) -> dict[int, StableEnd]:
+    """Return the ends of a topic's partitions that answer within a second or two.
+
+    Raises `ResolverError` for an error that another attempt does not mend.
+    """
+    specs = {TopicPartition(topic, queue): _LATEST for queue in range(queues)}
+    ends: list[dict[int, int]] = []
+    # Ask for the end last: it is never before the other.
+    for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+        asked = client.list_offsets(
+            specs, isolation_level=isolation, request_timeout=_ANSWER_SECONDS
+        )
+        answers = _answers(asked, _ANSWER_SECONDS + _GRACE_SECONDS)
+        ends.append({int(one.queue): one.offset for one in answers})
+    stable, last = ends
+    return {queue: StableEnd(stable[queue], last[queue]) for queue in stable.keys() & last.keys()}
+
+
+class _LeftOut(NamedTuple):
+    """From when a queue's answers count, and when to warn next; seconds of the monotonic clock."""
+
+    since: float
+    warn_at: float
+    is_told: bool = False
+
+
+class EndOffsets:
+    """Asks for the end offsets of queues that answer, and knows the queues that do not."""
+
+    def __init__(self, settings: Settings, monotonic: Callable[[], float] = time.monotonic) -> None:
+        names = Names(settings.topic_prefix)
+        self._half, self._op = names.half, names.op
+        self._settings = settings
+        self._monotonic = monotonic
+        self._client: AdminClient | None = None
+        self._trial: _Trial | None = None
+        self._seconds = _ANSWER_SECONDS
+        self._left_out: dict[str, _LeftOut] = {}
+        # By topic and queue: the epoch of the last leader, and since when an older one answers.
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._former_since: dict[tuple[str, str], float] = {}
+        # Leave out every queue until its first answer.
+        self.leave_out(map(str, range(settings.queues)))
+
+    def after(self, start: Offsets) -> Offsets:
+        """Return the partitions' end offsets; for a queue that is left out, the offsets of `start`.
+
+        Ops are asked for first: their halves are stored by then, so one plan has both as a rule.
+        Raises `ResolverError` for an error that another attempt does not mend.
+        """
+        present = self._present(start[self._half])
+        ops = self._ends(self._op, present)
+        halves = self._ends(self._half, ops)
+        self.leave_out(set(present) - halves.keys())
+        return {
+            topic: {
+                queue: found[queue] if queue in halves else before
+                for queue, before in start[topic].items()
+            }
+            for topic, found in ((self._op, ops), (self._half, halves))
+        }
+
+    def leave_out(self, queues: Iterable[str], seconds: float = 0.0) -> None:
+        """Leave queues out of all plans for `seconds`, and until a new client gets an answer."""
+        since = self._monotonic() + seconds
+        for queue in queues:
+            self._left_out.setdefault(queue, _LeftOut(since, since + _WARN_AFTER_SECONDS))
+            # Drop the answers from before: they would bring a queue back that is lost now.
+            self._trial = None
+
+    def _present(self, queues: Collection[str]) -> list[str]:
+        """Return the queues to ask for, after a look at the answers in the background."""
+        if self._left_out:
+            self._look(len(queues))
+            self._warn()
+        return [queue for queue in queues if queue not in self._left_out]
+
+    def _look(self, count: int) -> None:
+        """Take back the queues that have answered, and have the others asked for."""
+        trial = self._trial
+        if trial is not None:
+            # Take the answers even if the trial is over: plans may be further apart than its time.
+            self._take_back(trial)
+        if self._left_out and (trial is None or trial.is_over()):
+            trial = self._try()
+        # Wait only if all queues are left out: no other queue is held up then.
+        if trial is not None and len(self._left_out) == count:
+            trial.wait()
+            self._take_back(trial)
+        if not self._left_out:
+            self._trial, self._seconds = None, _ANSWER_SECONDS
+
+    def _take_back(self, trial: _Trial) -> None:
+        now = self._monotonic()
+        back = {
+            queue for queue in self._left_out.keys() & trial.answered()
+            if now >= self._left_out[queue].since
+        }  # fmt: skip
+        if back:
+            # Take the new client: older ones may know other leaders, or have forgotten all brokers.
+            self._client = trial.client
+        for queue in sorted(back, key=int):
+            self._welcome(queue, self._left_out.pop(queue))
+
+    def _try(self) -> _Trial:
+        """Let a new client ask; the next one has more time."""
+        topics = (self._half, self._op)
+        self._trial = _Trial(self._settings, topics, self._seconds, self._monotonic)
+        self._seconds = min(_MOST_SECONDS, self._seconds * _GROWTH)
+        return self._trial
+
+    def _ends(
+        self,
+        topic: str,
+        queues: Collection[str],
+    ) -> dict[str, int]:
+        """Return the ends of the partitions that answer, by queue.
+
+        Below a committed end, no transaction is open.
+        """
+        if self._client is None or not queues:
+            return {}
+        asked = self._client.list_offsets(
+            {TopicPartition(topic, int(queue)): _LATEST for queue in queues},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_ANSWER_SECONDS,
+        )
+        return {
+            end.queue: end.offset
+            for end in _answers(asked, _ANSWER_SECONDS + _GRACE_SECONDS)
+            if not self._is_of_former_leader(topic, end)
+        }
+
+    def _is_of_former_leader(self, topic: str, end: _End) -> bool:
+        """Whether a leader answers that has been replaced, as its epoch says.
+
+        It may end before what was read of its successor: the partition would seem to have lost
+        records. A topic that was made anew begins with a lesser epoch too, and keeps it.
+        """
+        place, now = (topic, end.queue), self._monotonic()
+        since, last = self._former_since.get(place, now), self._epochs.get(place, -1)
+        is_former = 0 <= end.epoch < last  # some answers have no epoch
+        if is_former and now - since < _FORMER_SECONDS:
+            self._former_since[place] = since
+            return True
+        self._former_since.pop(place, None)
+        self._epochs[place] = end.epoch if is_former else max(end.epoch, last)
+        return False
+
+    def _warn(self) -> None:
+        now = self._monotonic()
+        for queue, left_out in self._left_out.items():
+            if now >= left_out.warn_at:
+                logger.warning(
+                    "queue %s is left out: Kafka has not said for %.0f s where partition %s of %s "
+                    "and of %s ends; the other queues go on. Is a broker down?",
+                    queue, now - left_out.since, queue, self._half, self._op,
+                )  # fmt: skip
+                warn_at = now + _WARN_EVERY_SECONDS
+                self._left_out[queue] = left_out._replace(warn_at=warn_at, is_told=True)
+
+    def _welcome(self, queue: str, left_out: _LeftOut) -> None:
+        if left_out.is_told:
+            seconds = self._monotonic() - left_out.since
+            logger.warning("queue %s is back after %.1f s", queue, seconds)
+
+
+class _Trial:
+    """A new client's questions, one for each queue, so that a silent queue holds up no other.
+
+    It also asks for queues that have answered other clients: it is then connected to all brokers
+    when it takes over.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str],
+        seconds: float,
+        monotonic: Callable[[], float],
+    ) -> None:
+        leaders = {
+            "topic.metadata.refresh.interval.ms": _LEADERS_MS,
+            "metadata.max.age.ms": _LEADERS_MS,
+        }
+        self.client = AdminClient(client_config(settings, **leaders))
+        self._monotonic = monotonic
+        self._until = monotonic() + seconds
+        self._asked = {
+            str(queue): self._ask(topics, queue, seconds) for queue in range(settings.queues)
+        }
+
+    def _ask(self, topics: Sequence[str], queue: int, seconds: float) -> list[_Asked]:
+        # Send a request for each topic: one for both would have no answer while one topic has no
+        # leader.
+        return [
+            self.client.list_offsets(
+                {TopicPartition(topic, queue): _LATEST}, request_timeout=seconds
+            )
+            for topic in topics
+        ]
+
+    def is_over(self) -> bool:
+        """Whether its time is up: librdkafka may never answer, whatever the time-out given."""
+        return self._monotonic() > self._until
+
+    def wait(self) -> None:
+        """Wait until all have answered, or its time is up."""
+        pending = [
+            answer for asked in self._asked.values() for one in asked for answer in one.values()
+        ]
+        wait_for(pending, max(0.0, self._until - self._monotonic()))
+
+    def answered(self) -> set[str]:
+        """Return the queues of which both partitions have answered by now."""
+        return {
+            queue
+            for queue, asked in self._asked.items()
+            if all(list(_answers(one, 0.0)) for one in asked)
+        }
+
+
+class _End(NamedTuple):
+    """An offset of a queue's partition, and the epoch of the leader that told it."""
+
+    queue: str
+    offset: int
+    epoch: int
+
+
+def _answers(asked: _Asked, seconds: float) -> Iterable[_End]:
+    """Yield the offsets that come within `seconds`."""
+    # Limit the wait here: after a restart of the broker a future may stay open, whatever the
+    # time-out of its request.
+    until = time.monotonic() + seconds
+    for place, answer in asked.items():
+        end = _end(place, answer, max(0.0, until - time.monotonic()))
+        # For a broker that did not answer, librdkafka returns an invalid, negative offset.
+        if end is not None and end.offset >= 0:
+            yield end
+
+
+def _end(place: TopicPartition, answer: Future[Any], seconds: float) -> _End | None:
+    """Return a partition's offset; None if its broker is away."""
+    try:
+        found = answer.result(seconds)
+        epoch = -1 if found.leader_epoch is None else int(found.leader_epoch)
+        return _End(str(place.partition), int(found.offset), epoch)
+    except FutureTimeout:
+        return None
+    except KafkaException as error:
+        if error.args[0].code() in _AWAY:
+            return None
+        raise ResolverError(
+            f"the end of partition {place.partition} of {place.topic}: {error}",
+            remedy="see the log of the broker, and start again",
+        ) from error

@@ -1,0 +1,1 @@
+"""The part that runs inside an application: producers, listener, transactions, agent."""

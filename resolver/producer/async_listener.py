@@ -1,0 +1,50 @@
+"""Listeners whose methods may be async: an async method runs in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ListenerGone
+from .listener import Answer, answer_to, failure_of
+from .message import Message
+
+
+class ListenerOfLoop:
+    """Answers the agent's threads; `loop` runs async methods while a thread waits."""
+
+    def __init__(self, listener: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._listener = listener
+        self._loop = loop
+
+    def check_local_transaction(self, message: Message) -> Any:
+        said = self._listener.check_local_transaction(message)
+        if not inspect.iscoroutine(said):
+            return said
+        if self._loop.is_closed():
+            said.close()
+            raise ListenerGone(
+                "the event loop of its listener is closed", remedy="close the producer first"
+            )
+        return asyncio.run_coroutine_threadsafe(said, self._loop).result()
+
+
+async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
+    """Do what `ask` does: await an async method, run a plain one in a thread."""
+    try:
+        is_async = inspect.iscoroutinefunction(method)
+        said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)
+        if inspect.iscoroutine(said):  # a decorator hid that it is async
+            said = await said
+    except Exception as error:
+        return failure_of(method, error)
+    return said if isinstance(said, Answer) else answer_to(method, said)
+
+
+def _said(method: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return method(*args)
+    except Exception as error:  # a future refuses StopIteration: its awaiter would hang
+        return failure_of(method, error)

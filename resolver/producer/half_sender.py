@@ -1,0 +1,164 @@
+"""Sends halves: Kafka stores them before the local transaction begins.
+
+Next station: halves stored here are read by `resolver/resolve/reader.py`, in the offset ranges
+that `resolver/resolve/source.py` plans. Their transactions end in `transaction.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ..errors import HalfNotAcknowledged
+from ..protocol import Half, HalfId, Record
+from ..protocol.partitioner import partition_of
+from .connection import Connection
+
+#: Time in seconds to wait for room in librdkafka's queue before trying again.
+ROOM_SECONDS = 0.005
+#: Number of halves without a key in a row for one queue: their ops are packed into one record.
+_STICKY = 32
+
+
+class SentHalf:
+    """A half on its way; Kafka answers with an `offset`, and its time, or an `error`."""
+
+    __slots__ = ("error", "half", "offset", "queue", "stored_at_ms")
+
+    def __init__(self, half: Half, queue: int) -> None:
+        self.half = half
+        self.queue = queue
+        self.offset = -1
+        self.stored_at_ms = 0
+        self.error: Exception | None = None
+
+    @property
+    def half_id(self) -> HalfId:
+        return HalfId(self.queue, self.offset)
+
+    @property
+    def is_stored(self) -> bool:
+        return self.offset >= 0
+
+    def take_answer(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.error = KafkaException(error)
+        elif message.offset() < 0:
+            # Treat as an error: a retry met an earlier success, of which the broker does not know
+            # the offset.
+            self.error = KafkaException(KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER))
+        else:
+            self.offset = message.offset()
+            self.stored_at_ms = message.timestamp()[1]
+
+
+class Sending:
+    """The halves of one call: sent together, waited for once.
+
+    The thread that serves acknowledgements calls `on_answered` when Kafka has answered for the last
+    half. The caller decides how to wait for it: a thread blocks, a task must not. After `abandon`,
+    `on_late(sent)` is called for each half that was stored or will be.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        prepared: Sequence[tuple[Half, Record]],
+        on_answered: Callable[[], object],
+        on_late: Callable[[SentHalf], None],
+    ) -> None:
+        self._connection = connection
+        self._records = [record for _, record in prepared]
+        self._halves = [SentHalf(half, record.partition) for half, record in prepared]
+        self._handed_over = 0
+        self._unanswered = len(prepared)
+        self._on_answered = on_answered
+        self._on_late = on_late
+        self._abandoned = False
+        self._lock = threading.Lock()
+        if not prepared:
+            on_answered()
+
+    def hand_over(self, deadline: float) -> bool:
+        """Send without waiting; return False if the local queue is full.
+
+        The caller then calls again after `ROOM_SECONDS`. `deadline` is in seconds of the monotonic
+        clock. Raises `HalfNotAcknowledged` if a half can't be sent, or not before the deadline.
+        """
+        while self._handed_over < len(self._records):
+            sent = self._halves[self._handed_over]
+            try:
+                record = self._records[self._handed_over]
+                self._connection.produce(record, partial(self._answered, sent))
+            except BufferError as error:
+                if time.monotonic() > deadline:
+                    raise _not_acknowledged(sent, error) from error
+                return False
+            except KafkaException as error:
+                raise _not_acknowledged(sent, error) from error
+            self._handed_over += 1
+        return True
+
+    def stored(self) -> list[SentHalf]:
+        """Return all halves; raises `HalfNotAcknowledged` for the first half that is not stored."""
+        for sent in self._halves:
+            if not sent.is_stored:
+                error = sent.error or KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                raise _not_acknowledged(sent, error) from error
+        return self._halves
+
+    def abandon(self) -> None:
+        """Give up all halves: the stored ones, and those that may still be stored."""
+        with self._lock:
+            self._abandoned = True
+            stored = [sent for sent in self._halves if sent.is_stored]
+        for sent in stored:
+            self._on_late(sent)
+
+    def _answered(self, sent: SentHalf, error: Any, message: Any) -> None:
+        with self._lock:
+            sent.take_answer(error, message)
+            self._unanswered -= 1
+            is_late = self._abandoned and sent.is_stored
+            is_last = not self._unanswered
+        if is_late:
+            self._on_late(sent)
+        if is_last:
+            self._connection.wake(self._on_answered)
+
+
+class QueueChoice:
+    """Chooses the queue of a half.
+
+    Halves of one key go to one queue, since only the ends of one queue keep their order. Halves
+    without a key go to each queue in turn, some in a row; with `one_queue` to a random one: a Kafka
+    transaction costs more with each partition that it writes to.
+    """
+
+    def __init__(self, queues: int, one_queue: bool = False) -> None:
+        self._queues = queues
+        first = random.randrange(queues) * _STICKY  # noqa: S311
+        self._turns = itertools.repeat(first) if one_queue else itertools.count(first)
+
+    def queue_of(self, key: bytes | None) -> int:
+        if key is not None:
+            return partition_of(key, self._queues)
+        return next(self._turns) // _STICKY % self._queues
+
+
+def _not_acknowledged(sent: SentHalf, error: Exception) -> HalfNotAcknowledged:
+    reason = error.args[0] if error.args else error
+    why = reason.str() if isinstance(reason, KafkaError) else str(reason)
+    return HalfNotAcknowledged(
+        f"Kafka did not acknowledge the half of transaction {sent.half.transaction_id} for topic "
+        f"{sent.half.topic} in queue {sent.queue}: {why}. The local transaction did not run; the "
+        "half may be stored all the same, then its check finds no trace and is answered ROLLBACK",
+        remedy="send the message again",
+    )

@@ -1,0 +1,226 @@
+"""The listener: the application's code that runs local transactions and answers checks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import ListenerError, ListenerGone
+from ..protocol import TransactionStatus
+from .message import Message
+
+__all__ = ["TransactionListener", "load_listener"]
+
+_log = logging.getLogger(__name__)
+_MAX_REMARK = 500
+#: Methods that run a local transaction: with one message, and with all messages of a call.
+FOR_ONE = "execute_local_transaction"
+FOR_ALL = "execute_local_transaction_for_all"
+
+
+class TransactionListener(ABC):
+    """The application's side of a transaction: subclass it and give an instance to a producer.
+
+    Each method returns a `TransactionStatus`. None, any other value or an exception becomes UNKNOWN
+    with a remark, and the resolver asks again. For a check, such a result is no answer. Only an
+    UNKNOWN that the listener returned counts towards `transaction_check_max`. After this number of
+    checks the message is discarded. Several threads may call the methods at once.
+
+    Raises:
+        ListenerError: By the producer or agent that gets an unusable listener.
+
+    Example:
+        ```python
+        class OrderListener(TransactionListener):
+            def check_local_transaction(self, message):
+                with engine.begin() as connection:  # log: a `resolver.sql.TransactionLog`
+                    return log.settle(connection, message.transaction_id)
+        ```
+    """
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
+        """Run the local transaction of one message.
+
+        Only `send_message_in_transaction` calls it. Write down `message.transaction_id` in the same
+        database transaction: a check looks it up.
+
+        Args:
+            message: The message that was sent, with its transaction id and half offset.
+            arg: The caller's `arg`, passed on unchanged.
+
+        Returns:
+            The state of the local transaction.
+        """
+        raise NotImplementedError
+
+    def execute_local_transaction_for_all(
+        self, messages: Sequence[Message], arg: Any
+    ) -> TransactionStatus:
+        """Run one local transaction with many messages, for `send_messages_in_transaction`.
+
+        Write down the transaction id of each message: a check asks about one message at a time.
+
+        Args:
+            messages: The messages that were sent, in their order.
+            arg: The caller's `arg`, passed on unchanged.
+
+        Returns:
+            The state of the local transaction. It holds for all messages.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def check_local_transaction(self, message: Message) -> TransactionStatus:
+        """Answer a check: report the state of the local transaction `message.transaction_id`.
+
+        - The database has the id. Return the state that it has there.
+        - The database has no trace of the id. Write it down as rolled back, commit this, then
+          return ROLLBACK_MESSAGE. A local transaction that is still running must fail on this id.
+        - The local transaction may yet commit. Return UNKNOWN.
+
+        The age by `message.born_at_ms` proves neither of the last two: it comes from another
+        machine's clock.
+
+        Args:
+            message: The message as it was sent. `check_times` counts the checks.
+
+        Returns:
+            The state of the local transaction.
+        """
+
+
+class Answer(NamedTuple):
+    """A listener's answer; `remark` gives the reason of an UNKNOWN without a usable answer."""
+
+    state: TransactionStatus
+    remark: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the listener itself gave this answer."""
+        return self.remark is None
+
+
+class Warns(Protocol):
+    """Logs a warning, with the error behind it if there is one."""
+
+    def __call__(self, text: str, error: BaseException | None = None, /) -> None: ...
+
+
+def _warn(text: str, error: BaseException | None = None, /) -> None:
+    _log.warning("%s", text, exc_info=error)
+
+
+def ask(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
+    """Ask a listener; None, an exception or anything that is no status becomes UNKNOWN."""
+    try:
+        said = method(*args)
+    except ListenerGone:
+        raise
+    except Exception as error:
+        return failure_of(method, error, warn)
+    return answer_to(method, said, warn)
+
+
+def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _warn) -> Answer:
+    """Log an exception of a listener's method, and return UNKNOWN for it."""
+    name = _name(method)
+    warn(f"{name} failed; the state is UNKNOWN", error)
+    return unknown(f"{name} raised {type(error).__name__}")
+
+
+def answer_to(method: Callable[..., Any], said: Any, warn: Warns = _warn) -> Answer:
+    """Return the status that a listener's method returned; UNKNOWN if it is no status."""
+    if isinstance(said, TransactionStatus):
+        return Answer(said)
+    if inspect.iscoroutine(said):
+        said.close()
+    name = _name(method)
+    warn(f"{name} returned a {type(said).__name__}; the state is UNKNOWN")
+    return unknown(f"{name} returned {type(said).__name__}, no TransactionStatus")
+
+
+def unknown(remark: str) -> Answer:
+    """Return UNKNOWN with a reason, cut short: each op carries it as its remark."""
+    return Answer(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
+
+
+def check_listener(listener: Any, may_be_async: bool = False) -> None:
+    """Raise `ListenerError` unless `listener` can be asked."""
+    if isinstance(listener, type):
+        name = listener.__name__
+        raise ListenerError(
+            f"the listener is the class {name}", remedy=f"give an instance of it, {name}()"
+        )
+    for name in ("check_local_transaction", FOR_ONE, FOR_ALL):
+        method = getattr(listener, name, None)
+        if name == "check_local_transaction" and not callable(method):
+            raise ListenerError(
+                f"{type(listener).__name__} has no method {name}",
+                remedy="subclass resolver.TransactionListener",
+            )
+        if inspect.iscoroutinefunction(method) and not may_be_async:
+            raise ListenerError(
+                f"{type(listener).__name__}.{name} is async, and listeners are called by threads",
+                remedy="make it a plain method, or give it to an AsyncTransactionProducer",
+            )
+
+
+def local_transaction(listener: Any, name: str) -> Callable[..., Any]:
+    """Return a listener's method; raises `ListenerError` if its class does not define it."""
+    method = getattr(type(listener), name, None)
+    if not callable(method) or method is getattr(TransactionListener, name):
+        raise ListenerError(
+            f"the listener is {type(listener).__name__}, which has no {name}",
+            remedy="give one that has, or use `with producer.transaction(message)`",
+        )
+    bound: Callable[..., Any] = getattr(listener, name)
+    return bound
+
+
+def _name(method: Callable[..., Any]) -> str:
+    return getattr(method, "__name__", "the listener")
+
+
+def load_listener(path: str) -> Any:
+    """Load `package.module:Class`, as seen from the current folder, and make an instance of it.
+
+    The path may also name a function that returns a listener, or a listener. Raises
+    `ListenerError`.
+    """
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise ListenerError(f"the listener is {path!r}", remedy="give package.module:Class")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise ListenerError(
+            f"can't load the listener {path!r}: {type(error).__name__}: {error}",
+            remedy="give package.module:Class, importable from here",
+        ) from error
+    except Exception as error:
+        raise _failed(path, f"importing {module_name}", error) from error
+    try:
+        listener = found() if callable(found) else found
+    except Exception as error:
+        raise _failed(path, "making it", error) from error
+    check_listener(listener)
+    return listener
+
+
+def _failed(path: str, doing: str, error: Exception) -> ListenerError:
+    return ListenerError(
+        f"the listener {path!r} was found, and {doing} failed: {type(error).__name__}: {error}. "
+        "It is made without arguments",
+        remedy="see that what it needs is there, such as its database",
+    )

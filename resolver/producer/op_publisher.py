@@ -1,0 +1,240 @@
+"""Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
+
+No caller waits: a thread sends the ops, which `op_pack.py` makes of ends. Next stations: on the
+driver `resolver/resolve/source.py` plans to read the stored ops, with halves, and
+`resolver/resolve/reader.py` reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..protocol import HalfId, TransactionStatus
+from .connection import Connection
+from .listener import Answer
+from .message import Message
+from .op_pack import OnStored, Pack, Packer, PackKey
+
+__all__ = ["EndHook", "TransactionEnd"]
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """An end of a transaction, as end hooks see it.
+
+    Attributes:
+        group: Producer group.
+        message: The message, with its transaction id.
+        transaction_id: The transaction's name.
+        queue: Queue of the half.
+        offset: Offset of the half in its queue.
+        state: The state that the op carries.
+        from_check: True for the agent's answer to a check, False for the application's own end.
+        remark: Reason of an UNKNOWN, if there is one.
+
+    A hook is called after the op was handed over, by the thread that ended the transaction. A hook
+    that fails is logged: it can't change the op.
+
+    Example:
+        ```python
+        hooks = [lambda end: ENDS.labels(end.state.value, end.from_check).inc()]
+        producer = TransactionProducer("orders", servers, listener, end_hooks=hooks)
+        ```
+    """
+
+    group: str
+    message: Message
+    transaction_id: str
+    queue: int
+    offset: int
+    state: TransactionStatus
+    from_check: bool
+    remark: str | None = None
+
+
+#: Function that the ending thread calls after it has handed the op over.
+EndHook = Callable[[TransactionEnd], None]
+
+
+class OpPublisher:
+    """Packs the ends of a group's halves, and sends them from a thread of its own.
+
+    An op that could not be sent is only logged: the resolver checks the half, and the answer
+    repairs it. A caller that must know gives `on_stored`. One of the threads calls it; it must not
+    block.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        group: str,
+        op_topic: str,
+        op_max_bytes: int = 4096,
+        op_linger_ms: int = 10,
+        hooks: Iterable[EndHook] = (),
+    ) -> None:
+        self._connection = connection
+        self._group = group
+        self._topic = op_topic
+        self._hooks = tuple(hooks)
+        self._packer = Packer(group, op_max_bytes, op_linger_ms / 1000)
+        self._ready: deque[Pack] = deque()
+        self._changed = threading.Condition()
+        self._lingering = False
+        self._closing = False
+        self._done = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"txresolver-ops-{group}", daemon=True
+        )
+        self._thread.start()
+
+    def end(
+        self,
+        message: Message,
+        half_id: HalfId,
+        answer: Answer,
+        from_check: bool = False,
+        on_stored: OnStored | None = None,
+    ) -> None:
+        """Send the op without waiting for it, and show it to the hooks."""
+        self.send(message, half_id, answer, from_check, on_stored)
+        self.show(message, half_id, answer, from_check)
+
+    def show(
+        self, message: Message, half_id: HalfId, answer: Answer, from_check: bool = False
+    ) -> None:
+        """Show an end that was handed over to the hooks."""
+        if self._hooks:
+            transaction_id = message.transaction_id
+            end = TransactionEnd(
+                self._group, message, transaction_id, *half_id, answer.state, from_check,
+                answer.remark,
+            )  # fmt: skip
+            self._show(end)
+
+    def announce(self, queues: int) -> None:
+        """Tell the resolver that an agent is there: an op without elements, in each queue."""
+        with self._changed:
+            for queue in range(queues):
+                key = PackKey(queue, TransactionStatus.UNKNOWN, from_check=True)
+                self._ready.append(Pack(self._group, key, 0.0))
+            self._changed.notify()
+
+    def send(
+        self,
+        message: Message,
+        half_id: HalfId,
+        answer: Answer,
+        from_check: bool = False,
+        on_stored: OnStored | None = None,
+        fast: bool = True,
+    ) -> None:
+        """Send the op without showing it: hooks have seen it already.
+
+        It is sent with others of its queue and state, within the linger time. `fast` is False in an
+        UNKNOWN of a half that will not be committed fast.
+        """
+        # Count no failure of a listener as an answer. Otherwise a database that is away would use
+        # up the checks, and the message would be discarded.
+        answers = from_check and answer.usable
+        key = PackKey(half_id.queue, answer.state, answers, answer.remark, fast=fast)
+        with self._changed:
+            is_open = not self._done and self._thread.is_alive()
+            if is_open:
+                self._add(key, half_id.offset, message.transaction_id, on_stored)
+        if not is_open:
+            _log.warning("an end of group %s came after the close; it is not sent", self._group)
+            if on_stored is not None:
+                on_stored(RuntimeError("the producer is closed"))
+
+    def close(self, timeout: float) -> None:
+        """Send the remaining ops; the connection waits for their acknowledgements."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    def _add(
+        self, key: PackKey, offset: int, transaction_id: str, on_stored: OnStored | None
+    ) -> None:
+        full = self._packer.add(key, offset, transaction_id, time.monotonic(), on_stored)
+        if full is not None:
+            self._ready.append(full)
+        if full is not None or not self._lingering:
+            self._lingering = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                packs = self._next()
+                if packs is None:
+                    return
+            for pack in packs:
+                self._produce(pack)
+
+    def _next(self) -> list[Pack] | None:
+        """Wait for packs to send; return None when the sender closes and all are sent."""
+        while True:
+            now = time.monotonic()
+            packs = [*self._ready, *self._packer.take_due(now)]
+            if self._closing:
+                packs += self._packer.take_all()
+            self._ready.clear()
+            due_at = self._packer.next_due_at()
+            self._lingering = due_at is not None
+            if packs:
+                return packs
+            if self._closing:
+                self._done = True  # the thread may live on for a moment; it sends nothing more
+                return None
+            self._changed.wait(None if due_at is None else due_at - now)
+
+    def _produce(self, pack: Pack) -> None:
+        def stored(error: Any, _message: Any) -> None:
+            self._stored(pack, error)
+
+        record = pack.to_record(self._topic)
+        while True:
+            try:
+                self._connection.produce(record, stored)
+                return
+            except BufferError:
+                time.sleep(_RETRY_SECONDS)  # the local queue is full, and empties by itself
+            except Exception as error:
+                self._stored(pack, error)
+                return
+
+    def _stored(self, pack: Pack, error: Any) -> None:
+        if error is not None and not len(pack):
+            _log.info("an announcement of group %s is not stored: %s", self._group, error)
+        elif error is not None:
+            _log.warning(
+                "an op of group %s did not reach queue %d (%s of %d transactions): %s; "
+                "their checks repair it",
+                self._group,
+                pack.key.queue,
+                pack.key.state.value,
+                len(pack),
+                error,
+            )
+        for on_stored in pack.on_stored:
+            on_stored(None if error is None else RuntimeError(str(error)))
+
+    def _show(self, end: TransactionEnd) -> None:
+        for hook in self._hooks:
+            try:
+                hook(end)
+            except BaseException as error:  # a hook only watches; the op is sent already
+                _log.exception("an end hook of group %s failed", self._group)
+                if not end.from_check and not isinstance(error, Exception):
+                    raise  # Ctrl-C in the application's thread; the agent's threads go on

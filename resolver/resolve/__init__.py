@@ -1,0 +1,1 @@
+"""The job `resolve`: reads halves and ops, decides, delivers exactly once."""

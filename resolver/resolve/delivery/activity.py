@@ -1,0 +1,110 @@
+"""What delivery has done in the last minute, in a line: a quiet log of a resolver that works."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...protocol import Names, Outcome, decode_resolution
+from .packed import Decision
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two lines.
+_INTERVAL_SECONDS = 60.0
+#: Most commits of a batch whose time is taken: to decode all of a large batch would delay it.
+_TIMED = 20
+
+
+class _Time(NamedTuple):
+    """Seconds from the end that Kafka stored to the message that is visible, of so many commits."""
+
+    seconds: float
+    commits: float
+
+
+class Activity:
+    """Counts what was written, and says once a minute what it was, unless it was nothing."""
+
+    def __init__(
+        self,
+        names: Names,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._names = names
+        self._monotonic = monotonic
+        self._clock = clock
+        self._pending: dict[int, int] = {}
+        self._begin()
+
+    def pending(self, queue: int, halves: int) -> None:
+        """Note how many halves of a queue are pending."""
+        self._pending[queue] = halves
+
+    def count(self, written: Sequence[Decision]) -> None:
+        """Count decisions whose Kafka transaction is committed."""
+        commits = [decision for decision in written if decision.half and decision.resolution]
+        self._committed += len(commits)
+        self._time(commits)
+        for decision in written:
+            message, resolution, half = decision
+            if half and resolution:
+                continue
+            if decision.is_fast:
+                self._fast += 1
+            elif resolution is not None:
+                self._others += message is not None
+                self._rolled_back += message is None
+            elif message is not None and self._names.checked_group(message.topic) is not None:
+                self._checks += 1
+
+    def tell(self) -> None:
+        """Log the line, if a minute is over and something happened."""
+        if self._monotonic() - self._since < _INTERVAL_SECONDS:
+            return
+        if self._committed or self._fast or self._rolled_back or self._others or self._checks:
+            logger.info("%s", self._line())
+        self._begin()
+
+    def _line(self) -> str:
+        parts = [
+            f"last minute: {self._committed + self._fast:,} committed",
+            f"{self._fast:,} of them by their producers" if self._fast else "",
+            f"{self._rolled_back:,} rolled back",
+            f"{self._others:,} discarded or undeliverable" if self._others else "",
+            f"{self._checks:,} checks sent",
+            f"{sum(self._pending.values()):,} pending now",
+            f"p50 {_median(self._times):.2f} s from a stored commit to its visible message"
+            if self._times
+            else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    def _begin(self) -> None:
+        self._since = self._monotonic()
+        self._committed = self._fast = self._rolled_back = self._others = self._checks = 0
+        self._times: list[_Time] = []
+
+    def _time(self, commits: Sequence[Decision]) -> None:
+        step = max(1, len(commits) // _TIMED)
+        sample = commits[::step]
+        for decision in sample:
+            if decision.resolution is None:
+                continue
+            said = decode_resolution(decision.resolution.value)
+            if said.outcome is Outcome.COMMIT and said.ended_at is not None:
+                seconds = max(0.0, self._clock() - said.ended_at / 1_000)
+                self._times.append(_Time(seconds, len(commits) / len(sample)))
+
+
+def _median(times: Sequence[_Time]) -> float:
+    ordered = sorted(times)
+    left = sum(time.commits for time in ordered) / 2
+    for one in ordered:
+        left -= one.commits
+        if left <= 0:
+            return one.seconds
+    return ordered[-1].seconds

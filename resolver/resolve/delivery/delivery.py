@@ -1,0 +1,385 @@
+"""Delivery: a batch's decisions, exactly once, in one Kafka transaction with the marker.
+
+A batch that the marker holds already is not written again. `current_producer.py` sees to it that
+there is one writer.
+
+Next station: `transactional_producer.py` writes the records and the marker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ...errors import DeliveryError
+from ...protocol import Names
+from ...protocol.policy import Policy
+from ...settings import Settings
+from ...settings.groups import limits
+from ..garbage import collection_put_off
+from .activity import Activity
+from .check_topics import CheckTopics
+from .current_producer import CurrentProducer
+from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
+from .notices import Notices
+from .packed import Decision, Output, as_output, unpack
+from .parking import Parking
+from .spans import Spans
+from .stalls import Stalled
+from .targets import Targets
+from .transactional_producer import Narrow, ProduceRefused
+from .undeliverable import Undeliverable
+from .visible import VisibleReader
+
+logger = logging.getLogger(__name__)
+
+#: Seconds in which a failed attempt is followed by another, and seconds between two attempts.
+_RETRY_SECONDS = 600.0
+_PAUSE_SECONDS = 1.0
+#: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
+#: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
+#: be slow.
+_ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 3.0, 60.0
+#: Seconds between two chunks of parked messages: a waiting batch comes first.
+_YIELD_SECONDS = 0.01
+#: Seconds for which chunks are begun in a call. Meanwhile the fence timer sends no fences.
+_RELEASE_SECONDS = 1.0
+#: Attempts to take over, while the other resolver tries to stay.
+_CLAIMS = 5
+
+
+class Marked(NamedTuple):
+    """The last delivered batch, and when the marker was written, in seconds since 1970."""
+
+    batch: int
+    at: int
+
+
+@dataclass
+class _Batch:
+    """Decisions to be written with a marker; `released` is the topic whose lane they come from."""
+
+    decisions: list[Decision]
+    marker: Marker
+    is_begun: bool
+    released: str | None
+
+
+class Delivery:
+    """The one writer of a topic prefix; safe for use by several threads."""
+
+    def __init__(self, settings: Settings, checkpoint: str) -> None:
+        self._settings = settings
+        self._names = Names(settings.topic_prefix)
+        targets = Targets(settings)
+        self._undeliverable = Undeliverable(settings, targets)
+        self._visible = VisibleReader(settings, targets)
+        self._parking = Parking(settings, targets)
+        self._notices = Notices(self._names)
+        self.activity = Activity(self._names)
+        self._spans = Spans()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._check_topics = CheckTopics(settings, self._undeliverable, self._closing)
+        self._marker = Marker(checkpoint, instance=uuid.uuid4().hex)
+        self._current = CurrentProducer(settings, self._marker.instance)
+        self._marked_at = 0.0
+        self._planned = NO_BATCH
+        policy = Policy(settings.reject_transaction_message, limits(settings.groups))
+        self._policy = Decision(as_output(policy.to_record(self._names.policy)))
+
+    def start(
+        self, is_new: bool, rebuild: bool = False, planned: Callable[[], int] = lambda: NO_BATCH
+    ) -> None:
+        """Take over the topic prefix: fence the former writer, and claim the marker.
+
+        `is_new`: the checkpoint has no batch yet. `planned` returns the last batch that an earlier
+        run may have begun to write.
+
+        Raises `MarkerMismatch`, unless `rebuild`, if another checkpoint's batches were delivered,
+        or if batches were delivered and their marker is lost.
+        """
+        with self._lock:
+            for attempt in range(1, _CLAIMS + 1):
+                seconds = min(_ANSWER_SECONDS * 2 ** (attempt - 1), _MOST_ANSWER_SECONDS)
+                try:
+                    found = self._take_over(is_new, rebuild, seconds)
+                    break
+                except (KafkaException, FutureTimeout, ProduceRefused, Stalled) as error:
+                    # The resolver that we fenced may have fenced us before it saw our claim.
+                    self._current.drop()
+                    if attempt == _CLAIMS:
+                        why = str(error) or repr(error)
+                        said = f"can't take over {self._names.prefix}*: {why}"
+                        raise DeliveryError(
+                            said, remedy="see the log of the broker, and start again"
+                        ) from error
+            # Ask after the claim: until then the former run may plan and begin another batch.
+            self._planned = planned()
+            self._marked_at = time.monotonic()
+        logger.info("took over %s*: %s", self._names.prefix, progress(found, self._marker))
+
+    def _take_over(self, is_new: bool, rebuild: bool, seconds: float) -> Marker | None:
+        found = self._current.take_over(seconds)
+        is_rebuilt = found is None or found.checkpoint != self._marker.checkpoint
+        self._marker = self._current.group.claimed(found, self._marker, is_new, rebuild)
+        self._parking.load(found.lane if found else None)
+        # Parked messages have no outcome: a rebuild decides them again.
+        dropped = self._parking.lane.dropped() if is_rebuilt else []
+        # Publish with the claim: a resolver that was replaced can't publish its policy after ours.
+        self._send(_messages([*dropped, self._policy]), self._marker, Narrow({}))
+        if dropped:
+            self._parking.lane.drop()
+        return found
+
+    @collection_put_off()
+    def deliver(self, batch: int, parts: list[bytes], has_fast: bool = False) -> None:
+        """Write a batch's decisions, packed by queue and part, unless the marker has it.
+
+        If the batch has read a fast half, the marker says so from then on. Raises `Replaced`,
+        `MarkerMismatch` or `DeliveryError`.
+        """
+        digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
+        with self._lock:
+            if self._marker.has_batch(batch, digest):
+                logger.info("batch %d was delivered before", batch)
+                return
+            decisions = [decision for part in parts for decision in unpack(part)]
+            needs = KNOWS_FAST if has_fast else self._marker.needs
+            if decisions or needs != self._marker.needs:
+                self._undeliverable.forget_old()
+                marker = replace(self._marker, batch=batch, digest=digest, needs=needs)
+                self._write(decisions, marker, is_begun=batch <= self._planned)
+
+    def _write(
+        self,
+        decisions: list[Decision],
+        marker: Marker,
+        is_begun: bool = False,
+        released: str | None = None,
+    ) -> None:
+        """Write, in attempts until one succeeds; a message refused for good ends as undeliverable.
+
+        A batch that `is_begun` may have visible records: these are not written again. Messages are
+        parked if their topic takes none now.
+
+        A release is tried once, as batches wait meanwhile. Raises `Stalled` if the topic `released`
+        takes no records, and `KafkaException` if the release fails otherwise.
+        """
+        self._current.drop_if_old()
+        batch = _Batch(decisions, marker, is_begun, released)
+        give_up_at, seconds = time.monotonic() + _RETRY_SECONDS, _ANSWER_SECONDS
+        while True:
+            try:
+                self._attempt(batch, seconds)
+                break
+            except Stalled as stalled:
+                self._current.drop(has_stalled=True)
+                is_news = self._parking.park(stalled)
+                if released in stalled.topics:
+                    raise
+                if is_news:
+                    continue
+                error: Exception = stalled
+            except ProduceRefused as refused:
+                self._current.drop()
+                if self._closing.is_set():
+                    raise DeliveryError(f"batch {marker.batch} is not written yet") from refused
+                self._undeliverable.learn(refused)
+                continue
+            except (KafkaException, FutureTimeout) as failed:
+                self._current.drop()
+                if released is not None:
+                    if self._reconnect(seconds) == batch.marker:
+                        break
+                    raise
+                error = failed
+            seconds = min(2 * seconds, _MOST_ANSWER_SECONDS)
+            self._pause(marker, error, give_up_at)
+        self._marker = batch.marker
+        self._marked_at = time.monotonic()
+
+    def _attempt(self, batch: _Batch, seconds: float) -> None:
+        """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
+        if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
+            return
+        self._check_topics.make(batch.decisions)
+        diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
+        visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
+        deliverable, narrow = self._undeliverable.writable(visible.settle(diverted))
+        rest = visible.rest(deliverable)
+        was_begun, batch.is_begun = batch.is_begun, True
+        try:
+            self._send(_messages(rest), batch.marker, narrow)
+        except (Stalled, ProduceRefused):
+            batch.is_begun = was_begun  # this attempt sent no commit
+            raise
+        self._parking.lane.wrote(rest)
+        self._notices.count(rest)
+        self.activity.count(rest)
+        self._spans.tell(rest)
+
+    def _has_succeeded(self, batch: _Batch, found: Marker) -> bool:
+        """Whether a marker that was found after a failure says that nothing is left to write."""
+        if found == batch.marker:
+            return True  # the commit succeeded, only its answer was lost
+        if found.batch > batch.marker.batch:
+            # A batch that was given up since has been committed too: keep its marker.
+            if batch.released is None:
+                batch.marker = found
+                return True
+            batch.marker = replace(found, release=batch.marker.release)
+        return False
+
+    def _reconnect(self, seconds: float) -> Marker:
+        """Make a new producer, and read what the last attempt has reached, or not."""
+        found = self._current.reconnect(seconds)
+        try:
+            self._parking.load(found.lane)
+        except BaseException:
+            # Without the lane's present state no other attempt may use this producer.
+            self._current.drop()
+            raise
+        return found
+
+    def _send(self, messages: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
+        marker = replace(marker, lane=self._parking.lane.begin)
+        self._current.producer.write(messages, marker, narrow)
+        self._current.drop_if_spent(marker)
+
+    def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
+        said = f"batch {marker.batch} is not written yet: {str(error) or repr(error)}"
+        if _was_ended(error):
+            logger.error(
+                "batch %d: its transaction was ended, and not by this resolver: some of the batch "
+                "may be visible. What is visible is found now, and the rest is written; look with "
+                "`txresolver audit --topics` whether all is well",
+                marker.batch,
+            )
+        if time.monotonic() > give_up_at or self._closing.is_set():
+            raise DeliveryError(
+                f"{said}. It is written after the next start",
+                remedy="where Kafka only is too slow for it, give it more time, "
+                "kafka_transaction_timeout_ms",
+            ) from error
+        logger.warning("%s; trying again", said)
+        self._closing.wait(_PAUSE_SECONDS)
+
+    def release(self) -> None:
+        """Deliver parked messages to topics that take records again."""
+        with self._lock:
+            due = self._parking.due()
+        left = sorted(self._parking.ready(due)) if due else []
+        until = time.monotonic() + _RELEASE_SECONDS
+        while left and time.monotonic() < until:
+            left = [one for one in left if not self._is_interrupted() and self._release(one)]
+
+    def _is_interrupted(self) -> bool:
+        """Let a waiting batch come first; return whether to give up."""
+        return self._closing.wait(_YIELD_SECONDS)
+
+    def _release(self, topic: str) -> bool:
+        """Deliver a chunk of a topic's parked messages; return whether there are more."""
+        with self._lock:
+            lane = self._parking.lane
+            if topic not in lane.topics:
+                return False
+            try:
+                self._have_patience(min(_ANSWER_SECONDS * lane.pause(topic), _MOST_ANSWER_SECONDS))
+                if topic not in lane.topics:
+                    return False  # the last release has come through
+                chunk = lane.chunk(topic)
+                if chunk.decisions:
+                    marker = replace(self._marker, release=uuid.uuid4().hex)
+                    decisions = [*chunk.decisions, lane.release(chunk)]
+                    self._write(decisions, marker, released=topic)
+            except (Stalled, KafkaException, FutureTimeout) as error:
+                logger.info("what waits for topic %s is written later: %s", topic, error)
+                if topic in lane.topics:
+                    lane.postpone(topic)
+                return False
+            lane.released(chunk)
+            return topic in lane.topics
+
+    def _have_patience(self, seconds: float) -> None:
+        """Have a producer that waits so long for an answer.
+
+        A failed release may have been committed. So the lane is read before the next chunk is:
+        otherwise that chunk would be delivered twice.
+        """
+        self._current.drop_if_less_patient(seconds)
+        if not self._current.is_connected:
+            found = self._reconnect(seconds)
+            self._marker = max(found, self._marker, key=lambda marker: marker.batch)
+
+    @property
+    def has_fast(self) -> bool:
+        """Whether halves of this prefix were ever fast."""
+        return self._marker.needs == KNOWS_FAST
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether messages wait for their topics."""
+        return bool(self._parking.lane.topics)
+
+    def keep_alive(self, seconds: float) -> None:
+        """Write the marker again if its last write is older: Kafka forgets idle groups."""
+        with self._lock:
+            if time.monotonic() - self._marked_at > seconds:
+                self._write([], self._marker)
+
+    def marked(self) -> Marked:
+        """Return the batch that the marker names, and when it was written."""
+        # Without the lock: a batch that Kafka does not take holds it for minutes.
+        age_seconds = time.monotonic() - self._marked_at
+        return Marked(self._marker.batch, round(time.time() - age_seconds))
+
+    def report(self) -> None:
+        """Warn of records that ended badly, and say what was done in the last minute."""
+        with self._lock:
+            self._notices.warn()
+            self.activity.tell()
+
+    def replaced(self) -> bool:
+        """Whether another resolver has taken over; False while Kafka can't tell."""
+        with self._lock:
+            try:
+                found = self._current.group.read()
+            except KafkaException:
+                return False
+            return found is not None and found.instance != self._marker.instance
+
+    def give_up(self) -> None:
+        """Retry no more: records that are not written yet are written after the next start."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """Give up the running attempts, and close the clients."""
+        self.give_up()
+        with self._lock:
+            self._current.close()
+        self._spans.close()
+
+
+def _was_ended(error: Exception) -> bool:
+    """Whether somebody ended a transaction that was still being written."""
+    return isinstance(error, KafkaException) and (
+        error.args[0].code() == KafkaError.INVALID_TXN_STATE
+    )
+
+
+def _messages(decisions: list[Decision]) -> Iterator[Output]:
+    for message, resolution, _ in decisions:
+        if message is not None:
+            yield message
+        if resolution is not None:
+            yield resolution

@@ -1,0 +1,58 @@
+"""Generations of the transactional id: the next one is taken if the last one can't be used.
+
+A transaction that has a partition without a leader can neither be committed nor aborted until the
+partition has a leader. Until then Kafka answers each `init_transactions` of its transactional id
+with CONCURRENT_TRANSACTIONS. Nobody else shall wait for that partition, so another id is used.
+
+The choice of the id decides nothing else. The member of the marker's group (`MarkerGroup.join`)
+keeps an older resolver out, whatever its id. An open transaction of that resolver ends as the
+marker says.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+#: Seconds for which Kafka is asked, if it gives no useful answer.
+_INIT_SECONDS = 60.0
+#: Seconds after which Kafka is asked again: librdkafka itself waits for 500 ms.
+_SLICE_SECONDS = 0.2
+
+
+class Patience(NamedTuple):
+    """The longest waits: for a transaction that can't end, for an answer, for the next answer.
+
+    If no record at all is acknowledged, the former transaction may be unable to end. If some
+    records were acknowledged, the topics of the remaining records have stalled.
+    """
+
+    init_seconds: float
+    answer_seconds: float
+    next_seconds: float
+
+
+class Stuck(Exception):
+    """The last transaction of a transactional id can't end now."""
+
+
+def init_transactions(producer: Producer, patience_seconds: float) -> None:
+    """Initialise a producer: this ends the open transaction of another with its transactional id.
+
+    Raises `Stuck` if Kafka takes longer than `patience_seconds` to end that transaction. Raises
+    `KafkaException` if Kafka does not answer.
+    """
+    begun, is_ending = time.monotonic(), False
+    while True:
+        try:
+            producer.init_transactions(_SLICE_SECONDS)  # each call asks Kafka at once
+            return
+        except KafkaException as failed:
+            error, waited = failed.args[0], time.monotonic() - begun
+            is_ending |= error.code() == KafkaError.CONCURRENT_TRANSACTIONS
+            if is_ending and waited > patience_seconds:
+                raise Stuck(error.str()) from failed
+            if not error.retriable() or waited > _INIT_SECONDS:
+                raise

@@ -1,0 +1,198 @@
+"""Decisions on their way from Spark's workers to delivery: as records, in a few binaries a queue.
+
+A worker makes the records, so that delivery only has to hand each record over. Their form is in
+`resolver/protocol/outputs.py`.
+
+Next station: `resolver/resolve/job.py` collects the binaries and gives them to `delivery.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgpack
+
+from ...kafka.targets import batch_bytes
+from ...protocol import (
+    FAST_DELIVERY,
+    DiscardReason,
+    HalfAt,
+    Names,
+    Outcome,
+    Record,
+    Resolution,
+    Source,
+    check_record,
+    commit_record,
+    decode_half,
+    decode_resolution,
+    discarded_record,
+    fitted,
+)
+from ...protocol.record import Headers
+from ..step import Ended, QueueDecisions
+
+#: Most bytes and decisions of a row: Spark moves rows whole.
+_PART_BYTES = 4 * 1024 * 1024
+_PART_DECISIONS = 10_000
+#: More bytes than Kafka puts around the records of a batch.
+_BATCH_BYTES = 128
+#: Last bytes of a fast commit's resolution: the field `delivery` is the last.
+_FAST_END = f'"delivery":"{FAST_DELIVERY}"}}'.encode()
+
+
+class Output(NamedTuple):
+    """A record that delivery writes: a `Record` that can be a key, its headers a tuple."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int
+    timestamp_ms: int
+
+    @property
+    def batch_bytes(self) -> int:
+        """The bytes of a record batch that holds this one record, uncompressed."""
+        return batch_bytes(self.key, self.value, self.headers)
+
+    def cut(self, max_bytes: int) -> Output:
+        """Return the record, cut to fit a record batch of `max_bytes`, and marked as cut."""
+        record = Record(
+            self.topic, self.key, self.value, list(self.headers), self.partition, self.timestamp_ms
+        )
+        return as_output(fitted(record, max_bytes - _BATCH_BYTES))
+
+
+class Decision(NamedTuple):
+    """One decision as the records that say it: a message, a resolution, or both.
+
+    `half` holds the half's own headers, packed, if the message is a commit: the commit may yet
+    prove undeliverable. A fast commit has no message: its producer has delivered that.
+    """
+
+    message: Output | None
+    resolution: Output | None = None
+    half: bytes | None = None
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether this is a fast commit."""
+        if self.message is not None or self.resolution is None:
+            return False
+        return (self.resolution.value or b"").endswith(_FAST_END)
+
+    def undeliverable(self, error: str, names: Names) -> Decision:
+        """Return the decision of a commit that can't be delivered."""
+        message, resolution = self.message, self.resolution
+        if message is None or resolution is None or self.half is None:
+            raise ValueError("only a commit can be undeliverable")
+        said = decode_resolution(resolution.value)
+        headers: Headers = list(msgpack.unpackb(self.half, use_list=False))
+        half = decode_half(message.key, message.value, headers, names.prefix)
+        at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
+        given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
+        said = said._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
+        return Decision(as_output(given_up), as_output(said.to_record(names.resolution)))
+
+
+class Batch(NamedTuple):
+    """The batch of the decisions, as `tx.resolution` names it."""
+
+    batch_id: int
+    query_id: str
+
+
+def pack(decisions: QueueDecisions, names: Names, batch: Batch, max_bytes: int) -> Iterator[bytes]:
+    """Pack decisions, in their order; a quarantined record may take `max_bytes`.
+
+    The same decisions give the same bytes. There is at least one binary.
+    """
+    packer = msgpack.Packer()  # only one: making a packer costs more than packing with it
+    part: list[_Row] = []
+    size, first = 0, True
+    for row in _rows(decisions, names, batch, max_bytes, packer):
+        part.append(row)
+        size += _size(row)
+        if size >= _PART_BYTES or len(part) >= _PART_DECISIONS:
+            yield packer.pack(part)
+            part, size, first = [], 0, False
+    if part or first:
+        yield packer.pack(part)
+
+
+def unpack(packed: bytes) -> list[Decision]:
+    """Undo `pack`."""
+    return [
+        Decision(message and Output._make(message), said and Output._make(said), half)
+        for message, said, half in msgpack.unpackb(packed, use_list=False)
+    ]
+
+
+#: A decision before it is packed.
+_Row = tuple[Record | None, Record | None, bytes | None]
+
+
+def _rows(
+    decisions: QueueDecisions, names: Names, batch: Batch, max_bytes: int, packer: msgpack.Packer
+) -> Iterator[_Row]:
+    for ended in decisions.ended:
+        yield _ended(ended, names, batch, packer)
+    for check in decisions.checks:
+        yield check_record(check.at, check.checks, names), None, None
+    for refused in decisions.refused:
+        yield refused.to_record(names, max_bytes), None, None
+
+
+def _ended(ended: Ended, names: Names, batch: Batch, packer: msgpack.Packer) -> _Row:
+    at = ended.at
+    said = _resolution(ended, batch).to_record(names.resolution)
+    if ended.outcome is Outcome.COMMIT and not ended.is_fast:
+        return commit_record(at), said, packer.pack(at.all_headers)
+    if ended.reason is None:
+        return None, said, None
+    return discarded_record(at, ended.checks, ended.reason, ended.error, names), said, None
+
+
+def _size(row: _Row) -> int:
+    """Return the approximate bytes of a decision; its half's headers stand for a message's."""
+    record, _, half = row
+    if record is None:
+        return 0
+    return len(record.key or b"") + len(record.value or b"") + 2 * len(half or b"")
+
+
+def _resolution(ended: Ended, batch: Batch) -> Resolution:
+    at, half = ended.at, ended.at.half
+    return Resolution(  # by position: arguments by name take three times as long
+        half.transaction_id,
+        at.queue,
+        at.offset,
+        ended.outcome,
+        ended.source,
+        half.group,
+        half.topic,
+        ended.op_offset,
+        ended.checks,
+        ended.answered,
+        half.born_at_ms,
+        at.stored_at_ms,
+        ended.ended_at_ms,
+        ended.decided_at_ms,
+        batch.batch_id,
+        batch.query_id,
+        FAST_DELIVERY if ended.is_fast else None,
+    )
+
+
+def as_output(record: Record) -> Output:
+    """Return a record as delivery's output."""
+    return Output(
+        record.topic,
+        record.key,
+        record.value,
+        tuple(record.headers),
+        record.partition,
+        record.timestamp_ms,
+    )

@@ -1,0 +1,168 @@
+"""Reads topics back: from a point in time to their present ends, as a consumer would see them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Set
+from contextlib import closing
+from typing import NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from ...kafka.clients import WHOLE_BYTES, admin_client, client_config
+from ...protocol import Names
+from ...settings import Settings
+
+logger = logging.getLogger(__name__)
+
+#: Most records of a partition that are read, counted back from its end. A half may have pended for
+#: days: without this limit all records of its topic since then would be read.
+_MOST_RECORDS = 1_000_000
+#: Longest wait for a further record in seconds; then reading back fails. Another application's open
+#: transaction may hide the end of a topic.
+_PATIENCE_SECONDS = 15.0
+_CHUNK_RECORDS = 10_000
+_CHUNK_SECONDS = 0.5
+
+_Offsets = dict[TopicPartition, int]
+
+
+class Since(NamedTuple):
+    """Partitions of a topic, and the least timestamp (ms) that counts; None if none is known."""
+
+    partitions: list[int]
+    timestamp_ms: int | None
+
+
+class EndHidden(KafkaException):
+    """The end of topics can't be read: another application's open transaction may hide it."""
+
+    def __init__(self, topics: Set[str]) -> None:
+        said = (
+            f"the end of {', '.join(sorted(topics))} can't be read: has each partition a leader, "
+            "and does no other application keep a transaction open there?"
+        )
+        super().__init__(KafkaError(KafkaError._TIMED_OUT, said))
+        self.topics = topics
+
+
+def read_back(
+    settings: Settings, topics: Mapping[str, Since], seconds: float, hidden: Set[str]
+) -> Iterator[Message]:
+    """Return the records of topics under `read_committed`; none of a topic that may not be read.
+
+    Of the topics `hidden`, records are returned as far as they can be read.
+
+    Raises `KafkaException` if Kafka does not tell offsets in `seconds`, and `EndHidden` if the end
+    of another topic can't be reached.
+    """
+    admin = admin_client(settings)
+    begins = _begins(admin, topics, seconds)
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = _offsets(admin, topics, latest, seconds)
+    for place, end in ends.items():
+        if begins[place] < end - _MOST_RECORDS:
+            begins[place] = end - _MOST_RECORDS
+            logger.warning(
+                "of partition %d of %s only the last %d records are looked at",
+                place.partition,
+                place.topic,
+                _MOST_RECORDS,
+            )
+    left = {place: end for place, end in ends.items() if begins[place] < end}
+    with closing(_consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(one.topic, one.partition, begins[one]) for one in left])
+        yield from _until(consumer, left, hidden)
+
+
+def _begins(admin: AdminClient, topics: Mapping[str, Since], seconds: float) -> _Offsets:
+    """Return where to begin; behind all records if no record has such a timestamp."""
+    begins: _Offsets = {}
+    for topic, since in topics.items():
+        # A record's timestamp is 0 at least.
+        spec = OffsetSpec.for_timestamp(max(0, since.timestamp_ms or 0))
+        begins |= _offsets(admin, {topic: since}, spec, seconds)
+    return {place: 2**63 - 1 if begin < 0 else begin for place, begin in begins.items()}
+
+
+def _offsets(
+    admin: AdminClient, topics: Mapping[str, Since], spec: OffsetSpec, seconds: float
+) -> _Offsets:
+    asked = {
+        TopicPartition(topic, number): spec
+        for topic, since in topics.items()
+        for number in since.partitions
+    }
+    if not asked:
+        return {}
+    # Open transactions count too: our own records may stand behind them.
+    answers = admin.list_offsets(
+        asked,
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=seconds,
+    )
+    return {place: answer.result(seconds + 1).offset for place, answer in answers.items()}
+
+
+def _until(consumer: Consumer, left: _Offsets, hidden: Set[str]) -> Iterator[Message]:
+    """Return records until each partition's end has been read, as far as that can be."""
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    while left:
+        for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
+            if message.error() is None:
+                give_up_at = time.monotonic() + _PATIENCE_SECONDS
+                yield message
+            _advance(consumer, left, message)
+        if time.monotonic() > give_up_at:
+            unread = {place.topic for place in left}
+            if unread - hidden:
+                raise EndHidden(unread)
+            logger.warning(
+                "topic %s is looked at up to an open transaction only: whether any of the batch is "
+                "behind it is not known. End that transaction with `kafka-transactions.sh abort`",
+                ", ".join(sorted(unread)),
+            )
+            return
+
+
+def _advance(consumer: Consumer, left: _Offsets, message: Message) -> None:
+    """Finish a partition whose end was read, or that may not be read."""
+    error, place = message.error(), TopicPartition(message.topic() or "", message.partition() or 0)
+    if error is None:
+        read_to = int(message.offset() or 0) + 1
+    elif error.code() == KafkaError._PARTITION_EOF:
+        read_to = int(message.offset() or 0)
+    elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        logger.warning(
+            "topic %s may not be read: whether any of the batch is there is not known. Grant the "
+            "resolver Read, docs/protocol.md, section 9",
+            place.topic,
+        )
+        read_to = 2**63 - 1
+    else:
+        return  # librdkafka tries again; without success the wait times out
+    if place in left and read_to >= left[place]:
+        del left[place]
+        consumer.pause([place])
+
+
+def _consumer(settings: Settings) -> Consumer:
+    ours = {
+        "group.id": Names(settings.topic_prefix).reader,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        # ms that an answer waits for records: a partition's end comes with the next answer.
+        "fetch.wait.max.ms": 10,
+        "fetch.message.max.bytes": WHOLE_BYTES,
+    }
+    return Consumer(client_config(settings, **ours))

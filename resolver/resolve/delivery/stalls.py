@@ -1,0 +1,107 @@
+"""Topics that take no records now: no leader, a silent leader, or too few replicas in sync.
+
+Kafka notices a silent broker only after `broker.session.timeout.ms`, 9 s. So the leaders are asked
+themselves. If the leaders of our own topics don't answer either, Kafka or this machine is slow:
+then nothing can be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Set
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    TopicMetadata,
+)
+
+from ...kafka.clients import admin_client
+from ...protocol import Names
+from ...settings import Settings
+from .targets import Targets
+
+logger = logging.getLogger(__name__)
+
+#: Seconds in which a leader answers; after them it is taken for silent.
+_ANSWER_SECONDS = 0.5
+_DESCRIBE_SECONDS = 1.0
+
+
+class Stalled(Exception):
+    """Real topics take no records now: no record of the transaction is written."""
+
+    def __init__(self, topics: Set[str]) -> None:
+        super().__init__(f"{', '.join(sorted(topics))} can't be written to now")
+        self.topics = topics
+
+
+class Stalls:
+    """Finds out which real topics take no records now; for use by several threads."""
+
+    def __init__(self, settings: Settings, targets: Targets) -> None:
+        self._settings = settings
+        self._targets = targets
+        self._own = Names(settings.topic_prefix).resolution
+        self._admin: AdminClient | None = None
+
+    def find(self, topics: Set[str]) -> set[str] | None:
+        """Return those of the topics that take no records now; None if that can't be told."""
+        if (asked := self._ask(topics)) is None:
+            return None
+        stopped, silent = asked
+        # If our own topic's leader is silent too, no topic is at fault.
+        return stopped or None if self._own in silent else stopped | silent
+
+    def well(self, topics: Set[str]) -> Set[str]:
+        """Return those of the topics that take records now; none if that can't be told."""
+        if (asked := self._ask(topics)) is None:
+            return set()
+        stopped, silent = asked
+        return set() if self._own in silent else topics - stopped - silent
+
+    def _ask(self, topics: Set[str]) -> tuple[set[str], set[str]] | None:
+        """Return the topics that take no records, and those with a silent leader, ours too."""
+        # Keep the client: its connections are open when a broker falls silent.
+        admin = self._admin = self._admin or admin_client(self._settings)
+        try:
+            found = admin.list_topics(timeout=_DESCRIBE_SECONDS).topics
+            stopped = {topic for topic in topics & found.keys() if self._is_stopped(found[topic])}
+            silent = self._silent(admin, found, (topics - stopped) | {self._own})
+        except (KafkaException, FutureTimeout) as error:
+            self._admin = None
+            logger.info("whether a topic has stalled can't be told: %s", error)
+            return None
+        return stopped, silent
+
+    def _is_stopped(self, topic: TopicMetadata) -> bool:
+        fewest = self._targets.fewest_in_sync(str(topic.topic))
+        # Kafka asks for no more replicas in sync than there are.
+        return any(
+            one.leader < 0 or len(one.isrs) < min(fewest, len(one.replicas))
+            for one in topic.partitions.values()
+        )
+
+    def _silent(
+        self, admin: AdminClient, found: dict[str, TopicMetadata], topics: Set[str]
+    ) -> set[str]:
+        """Return the topics with a leader that does not answer."""
+        asked = {
+            TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for topic in topics & found.keys()
+            for number in found[topic].partitions
+        }
+        answers = admin.list_offsets(asked, request_timeout=_ANSWER_SECONDS)
+        return {place.topic for place, answer in answers.items() if not _has_come(answer)}
+
+
+def _has_come(answer: Future[ListOffsetsResultInfo]) -> bool:
+    """Whether a leader has answered: if not, librdkafka gives a negative offset or an error."""
+    try:
+        return answer.result(2 * _ANSWER_SECONDS).offset >= 0
+    except (KafkaException, FutureTimeout):
+        return False

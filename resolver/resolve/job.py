@@ -1,0 +1,249 @@
+"""The resolving job on the driver: the query `resolve`, its delivery and its threads.
+
+The job links the stations on the driver: `source.py` plans, `processor.py` decides in the workers,
+`delivery/delivery.py` writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import NoReturn, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..errors import Replaced, ResolverError, TxResolverError
+from ..kafka.clients import admin_client
+from ..kafka.topic_admin import identify_topics
+from ..protocol import Names
+from ..settings import Settings
+from ..spark.failure import query_failed
+from ..spark.points import Point
+from ..spark.running import finish_batch, has_run
+from ..spark.session import sql_options
+from .checkpoint import Checkpoint
+from .delivery import Delivery, Marked
+from .fences import FenceTimer
+from .figures import QueueFigures
+from .planned_settings import step_settings
+from .processor import decide, slots, tasks
+from .rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
+from .reports import Reports
+from .revocation_reports import Revoked
+from .revoker import Revoker
+from .source import ranges
+from .stuck import StuckWatch
+
+logger = logging.getLogger(__name__)
+
+#: Interpreted expressions. A batch's time is a literal in its plan, so Spark would compile its
+#: classes again in each batch, to compute a row or two.
+_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+class Resolve:
+    """The running job: the query, and beside it on the driver its delivery and threads."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, checkpoint: str, log: str = "Spark's log"
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._log = log
+        self._checkpoint = Checkpoint(spark, checkpoint)
+        self._delivery = Delivery(settings, self._checkpoint.identity())
+        self._fence_secret = self._checkpoint.fence_secret()
+        self._fence_timer = FenceTimer(settings, self._delivery, self._fence_secret, self._fail)
+        self._revoker = Revoker(settings, self._fence_secret, self._fail)
+        self._stuck_watch = StuckWatch(settings, self._revoker, self._fail)
+        self._reports = Reports()
+        self._failed = threading.Event()
+        self._error: TxResolverError | None = None
+        self._query: StreamingQuery | None = None
+        self._rebuilding = False
+        self._has_run = False
+        self._stopped = False
+
+    def start(self, rebuild: bool = False) -> None:
+        """Make or verify the topics, take them over, start the query.
+
+        With `rebuild` the checkpoint must be new. Transactions with an outcome are taken as
+        settled. All others are resolved from the beginning of the topics.
+        """
+        ensure_all_topics(self._settings)
+        if rebuild:
+            refuse_gaps(self._settings)
+            self._checkpoint.begin_rebuild()
+        names = Names(self._settings.topic_prefix)
+        ids = identify_topics(admin_client(self._settings), [names.half, names.op])
+        self._checkpoint.keep_topics(ids, self._settings.queues)
+        # A rebuild that has begun starts from the outcomes of that time. So it may not take over
+        # the marker of another checkpoint, whose batches were delivered since.
+        is_begun = self._checkpoint.rebuild_ends() is not None
+        self._delivery.start(
+            self._checkpoint.is_new(),
+            rebuild and not is_begun,
+            planned=lambda: self._checkpoint.next_batch() - 1,
+        )
+        for queue in range(self._settings.queues):
+            self._fence_timer.set(queue, 0)  # a fence is due at once: it makes the first batch
+        self._fence_timer.start()
+        self._revoker.start()
+        self._stuck_watch.start()
+        if self._delivery.has_fast:
+            self._stuck_watch.see_fast()
+        self._rebuilding = self._checkpoint.is_rebuild() and self._checkpoint.is_new()
+        self._query = self._start_query(self._outcomes() if self._rebuilding else None)
+
+    @property
+    def query(self) -> StreamingQuery:
+        """The streaming query, once started."""
+        if self._query is None:
+            raise RuntimeError("the job has not been started")
+        return self._query
+
+    def has_run(self) -> bool:
+        """Whether a batch has been committed since the start."""
+        self._has_run = self._has_run or has_run(self.query)
+        return self._has_run
+
+    def figures(self) -> list[QueueFigures]:
+        """Return the figures of each queue after its last batch since the start."""
+        return self._reports.last()
+
+    def revoked(self) -> Revoked:
+        """Return what was revoked since the start, and what waits for it."""
+        return self._revoker.revoked()
+
+    def marked(self) -> Marked:
+        """Return the batch that the marker names, and when it was written."""
+        return self._delivery.marked()
+
+    def raise_failure(self) -> None:
+        """Raise the error that ended the job, if any."""
+        if self._error is not None:
+            raise self._error
+        failure = self.query.exception()
+        if failure is None:
+            return
+        # A resolver that took over with this checkpoint writes Spark's logs too. The query may
+        # fail because of that before this resolver looks at the marker.
+        if self._delivery.replaced():
+            raise Replaced(f"another resolver took over {self._settings.topic_prefix}*")
+        raise self._query_failed(failure) from failure
+
+    def raise_end(self) -> NoReturn:
+        """Raise why the job has ended; without a failure, it was stopped from elsewhere."""
+        self.raise_failure()
+        raise ResolverError("the query resolve was stopped from elsewhere", remedy="start again")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the job's end; return whether it has ended.
+
+        Each call logs the reports that are due.
+        """
+        self._reports.log()
+        ended = self._failed.wait(seconds) or not self.query.isActive
+        if self._rebuilding and not ended and not self._checkpoint.is_new():
+            self._go_on_without_outcomes()
+        return ended
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Stop, once; a running batch may finish within the time-out."""
+        if self._stopped:
+            return
+        self._stopped = True
+        # Without this timer, a batch that Kafka does not take is retried for longer than a stop
+        # may last.
+        give_up = threading.Timer(timeout_seconds, self._delivery.give_up)
+        give_up.start()
+        try:
+            if self._query is not None:
+                finish_batch(self._query, timeout_seconds)
+        finally:  # also if Spark's JVM is gone
+            give_up.cancel()
+            self._delivery.give_up()
+            self._stuck_watch.stop()
+            self._revoker.stop()
+            self._fence_timer.stop()
+            self._delivery.close()
+            self._reports.end()
+
+    def _outcomes(self) -> DataFrame:
+        """Return the outcomes that a rebuild's first batch starts from: the same at each start."""
+        ends = self._checkpoint.rebuild_ends()
+        if ends is None:
+            ends = rebuild_ends(self._settings)
+            self._checkpoint.keep_rebuild_ends(ends)
+        return outcomes(self._spark, self._settings, ends)
+
+    def _go_on_without_outcomes(self) -> None:
+        """Start the query again: its first batch is committed, and needs no outcomes any more.
+
+        With them, Spark would read the outcomes again.
+        """
+        self.query.stop()
+        self._query = self._start_query()
+        self._rebuilding, self._has_run = False, True
+
+    def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
+        planned = self._checkpoint.planned(step_settings(self._settings))
+        keys = slots(self._spark, self._settings.queues)
+        count = {"spark.sql.shuffle.partitions": str(tasks(self._spark, self._settings.queues))}
+        new = ranges(self._spark, self._settings)
+        writer = (
+            decide(new, self._settings, planned, keys, self._fence_secret, settled)
+            .writeStream.queryName("resolve")
+            .option("checkpointLocation", self._checkpoint.spark)
+            .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")
+            .foreachBatch(self._deliver)
+        )
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "resolve")
+        try:
+            with sql_options(self._spark, {**count, **_INTERPRETED}):
+                return writer.start()
+        except (PySparkException, Py4JJavaError) as failure:  # such as damaged checkpoint files
+            raise self._query_failed(failure) from failure
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", cast(str, None))
+
+    def _query_failed(self, failure: Exception) -> TxResolverError:
+        remedy = (
+            f"If it does so again, files of its checkpoint {self._checkpoint.path} may be damaged: "
+            "start with --rebuild, on a new checkpoint; nothing is lost or delivered twice"
+        )
+        return query_failed("resolve", failure, self._log, remedy)
+
+    def _deliver(self, batch: DataFrame, batch_id: int) -> None:
+        logger.debug("batch %d: %s", batch_id, Point.DECIDING)
+        rows = batch.toArrow().to_pylist()
+        logger.debug("batch %d: %s", batch_id, Point.DECIDED)
+        rows.sort(key=lambda row: (row["queue"], row["part"]))
+        packed = (row["figures"] for row in rows)
+        figures = [QueueFigures.unpack(one) for one in packed if one is not None]
+        has_fast = any(of_queue.has_fast for of_queue in figures)
+        try:
+            self._delivery.deliver(batch_id, [row["decisions"] for row in rows], has_fast)
+        except TxResolverError as error:
+            self._fail(error)
+            raise
+        for row in rows:
+            due, ops = row["wake_at_ms"], row["fence_ops"]
+            self._fence_timer.set(
+                row["queue"], due if due >= 0 else None, ops if ops >= 0 else None
+            )
+        self._revoker.want({row["queue"]: row["revoke"] for row in rows if row["part"] == 0})
+        if has_fast:
+            self._stuck_watch.see_fast()
+        self._reports.take(figures)
+        for of_queue in figures:
+            self._delivery.activity.pending(of_queue.queue, of_queue.pending)
+        logger.debug("batch %d: %s, for Spark to note in its commit log", batch_id, Point.DONE)
+
+    def _fail(self, error: TxResolverError) -> None:
+        self._error = error
+        self._failed.set()

@@ -1,0 +1,306 @@
+"""The stateful processor around the step: a queue is a key, its state one map of bytes.
+
+Next stations: `reader.py` reads the queue's records, `step/step.py` decides, and
+`delivery/packed.py` packs the decisions for `delivery/delivery.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import msgpack
+import numpy as np
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.group import GroupedData
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from ..protocol import FAST_DELIVERY, Names, Outcome, StoredRecord
+from ..protocol.names import FAST
+from ..settings import Settings
+from ..spark.failure import sent_whole
+from .delivery.packed import Batch, pack
+from .figures import QueueFigures
+from .garbage import collection_put_off
+from .planned_settings import PlannedSettings
+from .reader import Range, RangeReader, Seen
+from .source import RANGES
+from .step import Changes, Plan, QueueDecisions, ops_to_read, settle, step
+
+#: A batch's rows for delivery. Each queue with input has at least one row, a part of its decisions.
+#: `wake_at_ms` is when to wake the queue, in ms by the driver's clock; -1 is never. `fence_ops` is
+#: the op offset for a fence in the half partition; -1 is no fence. The first part has the fast ids
+#: that the queue wants revoked, and the queue's figures.
+DECISIONS = (
+    "queue int, part int, decisions binary, wake_at_ms long, fence_ops long, "
+    "revoke array<string>, figures binary"
+)
+#: Limit of a quarantined record in bytes: a half of the default size, and the marks put on it.
+_QUARANTINE_BYTES = 1_048_576 + 32_768
+
+#: Most offsets whose outcomes one row may hold.
+_OUTCOMES_AT_ONCE = 100_000
+#: Seed that Spark uses for all its hashes.
+_HASH_SEED = 42
+# Types, not text: the JVM would parse text again in each task.
+_KEY = StructType([StructField("key", StringType())])
+_VALUE = StructType([StructField("value", BinaryType())])
+_GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
+#: Key of the records read last, in the state beside the step's own keys.
+_SEEN = "seen"
+_reader: RangeReader | None = None
+#: Connection to the state of the worker's last task: see `QueueProcessor.close`.
+_connection: Any = None
+
+
+def decide(
+    ranges: DataFrame,
+    settings: Settings,
+    planned: PlannedSettings,
+    slots: list[int],
+    fence_secret: str,
+    outcomes: DataFrame | None = None,
+) -> DataFrame:
+    """Resolve the records of ranges (`resolver.resolve.source.RANGES`); return `DECISIONS`.
+
+    `settings` says where the records are, `planned` how each batch decides. `slots` has each
+    queue's grouping key (see `slots`). Fences of the half topic are made with `fence_secret`. A
+    rebuild takes `outcomes` (`resolver.resolve.rebuild.OUTCOMES`) as settled.
+    """
+    initial = None if outcomes is None else _initial(outcomes, slots)
+    return (
+        ranges.select(_slot(slots), "*", _now())
+        .groupBy("slot")
+        .transformWithState(
+            QueueProcessor(settings, planned, slots, fence_secret, outcomes is not None),
+            outputStructType=DECISIONS,
+            outputMode="Append",
+            timeMode="None",
+            initialState=initial,
+        )
+    )
+
+
+class QueueProcessor(StatefulProcessor):
+    """Reads a queue's records of the batch and runs the step over them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        planned: PlannedSettings,
+        slots: list[int],
+        fence_secret: str,
+        is_rebuild: bool,
+    ) -> None:
+        self._kafka = settings
+        self._is_rebuild = is_rebuild
+        self._fence_secret = fence_secret
+        self._planned = planned
+        self._slots = slots
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the queue's state."""
+        global _connection
+        _connection = cast(Any, handle)._statefulProcessorApiClient
+        self._state = _State(handle.getMapState("state", _KEY, _VALUE))
+
+    def close(self) -> None:
+        """Leave the connection to the state open: Spark closes it at the end of the task.
+
+        Spark 4.2.0 closes its end only by interrupting a thread that still listens. The thread
+        stops listening when Spark is told that the processor is closed, or when our end is closed.
+        Then each task leaves a socket open, until no port is left (SPARK-58932, mended in Spark
+        4.2.1).
+        """
+        _connection.set_handle_state = lambda _state: None
+
+    def handleInitialState(
+        self,
+        key: Any,
+        initialState: Any,
+        timerValues: Any,
+    ) -> None:
+        """Take outcomes as settled, in the first batch of a rebuild."""
+        outcomes = [Outcome(outcome) for outcome in initialState["outcome"]]
+        fast = [delivery == FAST_DELIVERY for delivery in initialState["delivery"]]
+        offsets = np.array(initialState["offset"], np.int64)
+        now = initialState["now_ms"]
+        queue = self._slots.index(key[0])
+        self._state.apply(settle(self._state, queue, offsets, outcomes, fast, now))
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,
+    ) -> Iterator[Row]:
+        """Run the step on a queue's records of the batch."""
+        (given,) = rows  # one row for each queue
+        queue, halves_start, *planned, now = (given[name] for name in _GIVEN)
+        yield from self._resolve(queue, halves_start, Plan(*planned), now)
+
+    @sent_whole()
+    @collection_put_off()
+    def _resolve(self, queue: int, halves_start: int, plan: Plan, now: int) -> list[Row]:
+        """Read a queue's records, run the step over them, return the rows of its decisions."""
+        batch = _batch()
+        settings = self._planned.at(batch.batch_id)
+        halves = Range(halves_start, plan.halves_end)
+        ops = Range(*ops_to_read(self._state, queue, plan))
+        seen = self._state.seen()
+        read = _records(self._kafka).read(queue, halves, ops, seen)
+        changes, decisions = step(
+            self._state, queue, plan, *read, now, settings, self._fence_secret, self._is_rebuild
+        )
+        self._state.apply(changes | {_SEEN: msgpack.packb(seen)})
+        parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
+        figures = QueueFigures.of(queue, plan, now, _has_fast(read[0]), decisions)
+        wake_at_ms = _by_our_clock(decisions.wake_at_ms, now, *read)
+        return list(_rows(decisions, wake_at_ms, figures, parts))
+
+
+class _State(Mapping[str, bytes]):
+    """A queue's map state, as the step reads it."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def __getitem__(self, key: str) -> bytes:
+        value = self._state.getValue((key,))
+        if value is None:
+            raise KeyError(key)
+        return bytes(value[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._state.keys())  # noqa: SIM118 - Spark's MapState is no dict
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def seen(self) -> dict[str, Seen]:
+        """Return the record read last from each of the queue's topics."""
+        packed = self.get(_SEEN, b"\x80")
+        return {topic: Seen(*record) for topic, record in msgpack.unpackb(packed).items()}
+
+    def apply(self, changes: Changes) -> None:
+        """Write the changes of a step."""
+        for key, value in changes.items():
+            if value is None:
+                self._state.removeKey((key,))
+            else:
+                self._state.updateValue((key,), (value,))
+
+
+def _records(settings: Settings) -> RangeReader:
+    """Return this worker's reader: Spark keeps a worker for many tasks."""
+    global _reader
+    if _reader is None or not _reader.is_for(settings):
+        if _reader is not None:
+            _reader.close()
+        _reader = RangeReader(settings)
+    return _reader
+
+
+def _by_our_clock(wake_at_ms: int | None, now_ms: int, *read: list[StoredRecord]) -> int | None:
+    """Return when to wake the queue by the driver's clock; `wake_at_ms` is by Kafka's clock.
+
+    Kafka's clock is ahead at least by the time from the batch's planning to its last records.
+    """
+    if wake_at_ms is None:
+        return None
+    stored_at = max((records[-1].stored_at_ms for records in read if records), default=now_ms)
+    return max(0, wake_at_ms - max(0, stored_at - now_ms))
+
+
+def _has_fast(halves: list[StoredRecord]) -> bool:
+    """Whether there is a half that its producer may commit fast, be it malformed otherwise."""
+    return any(name == FAST for half in halves for name, _ in half.headers or ())
+
+
+def _rows(
+    decisions: QueueDecisions,
+    wake_at_ms: int | None,
+    figures: QueueFigures,
+    parts: Iterable[bytes],
+) -> Iterator[Row]:
+    due = -1 if wake_at_ms is None else wake_at_ms
+    ops = -1 if decisions.fence_ops is None else decisions.fence_ops
+    for part, packed in enumerate(parts):
+        yield Row(
+            queue=figures.queue,
+            part=part,
+            decisions=packed,
+            wake_at_ms=due,
+            fence_ops=ops,
+            revoke=list(decisions.revoke) if part == 0 else None,
+            figures=figures.pack() if part == 0 else None,
+        )
+
+
+def _batch() -> Batch:
+    """Return the batch that this task works for; Spark tells it to each task."""
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("a queue is resolved in a task of Spark")
+    batch_id = context.getLocalProperty("streaming.sql.batchId")
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    if batch_id is None or query_id is None:
+        raise RuntimeError("Spark did not say which batch a task belongs to")
+    return Batch(int(batch_id), query_id)
+
+
+def _initial(outcomes: DataFrame, slots: list[int]) -> GroupedData:
+    """Return outcomes, many in each row: Spark gives a processor one row after the other."""
+    many = (F.col("offset") / _OUTCOMES_AT_ONCE).cast("long").alias("part")
+    together = F.collect_list(F.struct("offset", "outcome", "delivery")).alias("found")
+    return (
+        outcomes.groupBy(_slot(slots), many)
+        .agg(together)
+        .select("slot", "found.offset", "found.outcome", "found.delivery", _now())
+        .groupBy("slot")
+    )
+
+
+def tasks(spark: SparkSession, queues: int) -> int:
+    """Return how many tasks decide: one per queue, or one per core if cores share them evenly.
+
+    A checkpoint keeps the number that it began with.
+    """
+    context = spark.sparkContext
+    cores = context.defaultParallelism if (context.master or "").startswith("local") else queues
+    return cores if queues % cores == 0 else queues
+
+
+def slots(spark: SparkSession, queues: int) -> list[int]:
+    """Return a grouping key for each queue, so that Spark spreads queues evenly over its tasks.
+
+    Spark hashes keys. With the numbers 0 to 3 as keys, one of four tasks would get three queues.
+    The keys returned are even for as many tasks as queues, and for each divisor of that number.
+    """
+    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
+    # Spark's hash partitioning hashes an int so. To ask Spark by a job would delay each start.
+    hashing = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED)
+    keys: dict[int, int] = {}
+    for slot in itertools.count():
+        keys.setdefault(hashing.hashInt(slot) % queues, slot)
+        if len(keys) == queues:
+            break
+    return [keys[queue] for queue in range(queues)]
+
+
+def _now() -> Column:
+    """Return the batch's time in ms: the same in each replay.
+
+    Spark's processing time would be the same too. It is for timers, though: each task would look
+    for timers, and there are none here.
+    """
+    return F.unix_millis(F.current_timestamp()).alias("now_ms")
+
+
+def _slot(slots: list[int]) -> Column:
+    keys = F.array(*(F.lit(slot) for slot in slots))
+    return F.element_at(keys, F.col("queue") + 1).alias("slot")

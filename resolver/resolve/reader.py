@@ -1,0 +1,295 @@
+"""Records of the half and op topics, read by the worker that decides their queue.
+
+`processor.py` calls it. Next station: `step/step.py`, to which the processor passes the records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ..errors import RecordsAway, ResolverError
+from ..kafka.clients import client_config
+from ..protocol import Names, StoredRecord
+from ..protocol.headers import headers_of
+from ..settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 1_000
+_POLL_SECONDS = 0.5
+#: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
+_PATIENCE_SECONDS = 120.0
+#: Seconds without a record after which a new client asks; each next client has half as long again.
+#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
+#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
+_ANEW_SECONDS, _GROWTH = 1.0, 1.5
+_REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
+_SEE_BROKER = "see that its broker is up, and start again"
+
+
+class _Problem(NamedTuple):
+    """A cause for which no record comes, and its remedy."""
+
+    cause: str
+    remedy: str
+
+
+#: Problems that another attempt does not heal.
+_REFUSALS = {
+    KafkaError._AUTO_OFFSET_RESET: _Problem(
+        "Kafka deleted records before they were read, so transactions may be lost", _REBUILD
+    ),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _Problem(
+        "a right is missing", "grant the rights of docs/protocol.md, section 9"
+    ),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _Problem("the topic is gone", "start again"),
+    KafkaError._UNKNOWN_PARTITION: _Problem("the partition is gone", "start again"),
+    **dict.fromkeys(
+        (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG),
+        _Problem(
+            "what is stored there is damaged", "let a replica that is whole lead the partition"
+        ),
+    ),
+}
+
+_Place = tuple[str, int]
+
+
+class Range(NamedTuple):
+    """Offsets from `start` up to before `end`."""
+
+    start: int
+    end: int
+
+
+class Seen(NamedTuple):
+    """The offset of a record that was read, and the epoch of the leader that stored it."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass
+class _Reading:
+    """By partition: the range that is left to read, the records found, the last message."""
+
+    left: dict[_Place, Range]
+    found: dict[_Place, list[StoredRecord]]
+    last: dict[_Place, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, asked: dict[_Place, Range]) -> _Reading:
+        left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
+        return cls(left, {place: [] for place in asked})
+
+
+class _Silence:
+    """The time without a record, and the time for the next client to ask."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._step = self._anew_after = _ANEW_SECONDS
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+    def is_time_for_another_client(self) -> bool:
+        """Whether the last client has had its time; the next client has half as long again."""
+        if self.seconds() <= self._anew_after:
+            return False
+        self._step *= _GROWTH
+        self._anew_after = self.seconds() + self._step
+        return True
+
+
+class RangeReader:
+    """A reader of one queue after another; making a reader costs more than reading a batch.
+
+    Kafka sends `fetch_bytes` of a partition at once. After `patience_seconds` without a record,
+    reading fails.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        fetch_bytes: int = 1_048_576,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._patience_seconds = patience_seconds
+        self._names = Names(settings.topic_prefix)
+        ours: dict[str, Any] = {
+            "group.id": self._names.reader,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "check.crcs": True,
+            # ms; otherwise one topic waits for the other's next records, which may never come.
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 1,
+            "fetch.message.max.bytes": fetch_bytes,
+            # KiB; records fetched beyond a range are fetched again later.
+            "queued.max.messages.kbytes": 8_192,
+        }
+        self._config = client_config(settings, **ours)
+        self._consumer = Consumer(self._config)
+
+    def is_for(self, settings: Settings) -> bool:
+        """Whether this reader reads with these settings."""
+        return self._settings == settings
+
+    def read(
+        self, queue: int, halves: Range, ops: Range, seen: dict[str, Seen] | None = None
+    ) -> tuple[list[StoredRecord], list[StoredRecord]]:
+        """Return a queue's halves and ops in these ranges, in offset order.
+
+        Records of aborted transactions are skipped. `seen` has the last record of former reads, by
+        topic, and is brought up to date. Raises `ResolverError`, also if that record is gone: a
+        partition that has lost its last records may have others in their place by now.
+        """
+        asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
+        reading = self._all_of(asked)
+        if seen is not None:
+            self._bring_up_to_date(seen, reading.last)
+        halves_found, ops_found = reading.found.values()
+        return halves_found, ops_found
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def _bring_up_to_date(self, seen: dict[str, Seen], last: dict[_Place, Any]) -> None:
+        for place, message in last.items():
+            epoch, before = message.leader_epoch(), seen.get(place[0])
+            if epoch is None:
+                continue  # the broker has no epochs
+            if before is not None and epoch != before.epoch:
+                self._see_still_there(place, before)
+            seen[place[0]] = Seen(message.offset(), epoch)
+
+    def _see_still_there(self, place: _Place, before: Seen) -> None:
+        """Read the record `before` again, since another leader has stored a record after it."""
+        try:
+            partition = TopicPartition(*place)
+            first, _ = self._consumer.get_watermark_offsets(partition, self._patience_seconds)
+        except KafkaException as error:
+            raise ResolverError(
+                f"where {place} begins is not known: {error}",
+                remedy="see that its broker is up, and start again",
+            ) from error
+        if before.offset < first:
+            return  # deleted since then, as old enough
+        message = self._all_of({place: Range(before.offset, before.offset + 1)}).last.get(place)
+        if message is None or message.leader_epoch() != before.epoch:
+            raise ResolverError(
+                f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
+                "were read, and has others in their place, so transactions may be lost",
+                remedy="start with --rebuild, on a new checkpoint, to go on with what is left",
+            )
+
+    def _all_of(self, asked: dict[_Place, Range]) -> _Reading:
+        reading = _Reading.of(asked)
+        self._assign(reading)
+        try:
+            self._read(reading)
+        finally:
+            self._consumer.incremental_unassign([TopicPartition(*at) for at in reading.left])
+        return reading
+
+    def _assign(self, reading: _Reading) -> None:
+        """Begin to fetch the rest of each range, after the records found so far."""
+        left, found = reading.left, reading.found
+        self._consumer.incremental_assign(
+            [TopicPartition(*at, _next(offsets, found[at])) for at, offsets in left.items()]
+        )
+
+    def _read(self, reading: _Reading) -> None:
+        silence, error = _Silence(), _Problem("", _SEE_BROKER)
+        while reading.left:
+            # `consume` waits for the full number: wait for one record, then take those fetched.
+            messages = self._consumer.consume(1, _POLL_SECONDS)
+            messages += self._consumer.consume(_AT_ONCE, 0)
+            heard = [self._take(message, reading) for message in messages]
+            if None in heard:
+                silence = _Silence()
+            error = next(filter(None, reversed(heard)), error)
+            if reading.left and silence.seconds() > self._patience_seconds:
+                raise self._away(reading, error)
+            if reading.left and silence.is_time_for_another_client():
+                self._ask_anew(reading, silence.seconds(), error)
+
+    def _away(self, reading: _Reading, error: _Problem) -> RecordsAway:
+        (topic, queue), offsets = next(iter(reading.left.items()))
+        return RecordsAway(
+            queue,
+            f"no records from partition {queue} of {topic} within {self._patience_seconds:.0f} "
+            f"s, which has them from {offsets.start} to {offsets.end}. {error.cause}".rstrip(". "),
+            remedy=error.remedy,
+        )
+
+    def _ask_anew(self, reading: _Reading, silent: float, error: _Problem) -> None:
+        """Go on with a new client."""
+        why = error.cause or "no error was said"
+        logger.warning("no records for %.0f s (%s): asking by a new client", silent, why)
+        self._consumer.close()
+        self._consumer = Consumer(self._config)
+        self._assign(reading)
+
+    def _take(self, message: Any, reading: _Reading) -> _Problem | None:
+        """Take a record or a range's end; return the problem if the message is neither."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            return self._refuse(message)
+        place = (message.topic(), message.partition())
+        offsets, offset = reading.left.get(place), message.offset()
+        if offsets is None:
+            return None  # the range was read already
+        if error is None and offset < offsets.end:
+            found = reading.found[place]
+            if offset < _next(offsets, found):
+                raise ResolverError(
+                    f"{place} gave offset {offset} out of order", remedy="start again"
+                )
+            found.append(_stored(message, offset))
+            reading.last[place] = message
+            offset += 1
+        if offset >= offsets.end:
+            self._finish(place, reading.left)
+        elif error is not None:
+            return _Problem(
+                f"It ends at {offset}",
+                f"if it has lost its last records, transactions may be lost: {_REBUILD}",
+            )
+        return None
+
+    def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*place)])
+        del left[place]
+
+    def _refuse(self, message: Any) -> _Problem:
+        """Raise an error that another attempt does not heal; return the problem of any other."""
+        error = message.error()
+        refused = _REFUSALS.get(error.code())
+        if refused is not None or error.fatal():
+            cause, remedy = refused or _Problem("the client gave up", "start again")
+            raise ResolverError(
+                f"partition {message.partition()} of {message.topic()} can't be read: "
+                f"{error.str()}: {cause}",
+                remedy=remedy,
+            )
+        return _Problem(str(error.str()), _SEE_BROKER)
+
+
+def _next(offsets: Range, found: list[StoredRecord]) -> int:
+    return found[-1].offset + 1 if found else offsets.start
+
+
+def _stored(message: Any, offset: int) -> StoredRecord:
+    stored_at_ms = message.timestamp()[1]
+    return StoredRecord(offset, stored_at_ms, message.key(), message.value(), headers_of(message))

@@ -1,0 +1,103 @@
+"""The sizes of records that a batch would read: Kafka does not report them, so some are read."""
+
+from __future__ import annotations
+
+import time
+from itertools import zip_longest
+
+from ..protocol import StoredRecord, record_bytes
+from ..settings import Settings
+from .reader import Range, RangeReader
+
+#: If a batch could exceed `max_bytes_per_trigger` with records of `_LARGE_BYTES` each, planning
+#: samples its records and estimates their size. It reads `_SAMPLE` records at each end of a
+#: partition's range, and at places between in a long range: one more place for each `_APART`
+#: offsets, `_MOST_PLACES` places in all at most. The estimate holds for `_SAMPLED_FOR_SECONDS`. A
+#: batch of more than `_MANY` records is always sampled.
+_LARGE_BYTES, _SAMPLE = 1 << 20, 25
+_APART, _MOST_PLACES = 1_000, 10
+_SAMPLED_FOR_SECONDS, _MANY = 5.0, 2_000
+#: Bytes that Kafka sends of a partition at once; one batch of its records if that is larger.
+_SAMPLE_BYTES = 65_536
+#: Longest wait in seconds for a partition that answered a moment ago; the other queues wait too.
+_SAMPLE_SECONDS = 5.0
+#: Seconds to leave out a queue whose records did not come, though it may answer planning; twice as
+#: long each time, up to the limit. Otherwise it would hold up every second plan.
+_AWAY_SECONDS, _MOST_AWAY_SECONDS = 5.0, 60.0
+
+#: A queue, and the start and end of its halves, then of its ops (`source.RANGES`).
+RangeRow = tuple[int, int, int, int, int]
+
+
+class RecordSizes:
+    """Keeps a batch below `max_bytes_per_trigger`, by an estimate of its records' average size."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._limit = settings.max_bytes_per_trigger
+        self._reader: RangeReader | None = None
+        self._record_bytes = 1.0
+        self._sample_after = 0.0
+        # Seconds that each queue was left out, by queue, until its records come.
+        self._away_seconds: dict[int, float] = {}
+
+    def most_records(self, rows: list[RangeRow]) -> int | None:
+        """Return how many records a batch may have; None if it may have all of these.
+
+        Raises `RecordsAway` if a queue's records do not come.
+        """
+        count = sum(_count(row) for row in rows)
+        if count * _LARGE_BYTES <= self._limit:
+            return None
+        if self._is_to_sample(rows, count):
+            self._sample(rows, count)
+        most = int(self._limit / self._record_bytes)
+        return None if count <= most else most
+
+    def pause_of(self, queue: int) -> float:
+        """Return for how many seconds to leave out a queue whose records did not come."""
+        last = self._away_seconds.get(queue, _AWAY_SECONDS / 2)
+        seconds = self._away_seconds[queue] = min(_MOST_AWAY_SECONDS, last * 2)
+        return seconds
+
+    def _is_to_sample(self, rows: list[RangeRow], count: int) -> bool:
+        # Sample a queue that was away: in a batch, missing records would hold up all queues.
+        is_back = any(row[0] in self._away_seconds for row in rows)
+        return is_back or count > _MANY or time.monotonic() > self._sample_after
+
+    def _sample(self, rows: list[RangeRow], count: int) -> None:
+        """Estimate the average size of a batch's records, in bytes."""
+        self._record_bytes = max(1.0, sum(map(self._expected_bytes, rows)) / count)
+        self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
+
+    def _expected_bytes(self, row: RangeRow) -> int:
+        """Return the bytes of a row's records, if the others are like the sampled ones."""
+        queue, *halves, ops_start, ops_end = row
+        both = (Range(*halves), Range(ops_start, ops_end))
+        self._reader = self._reader or RangeReader(self._settings, _SAMPLE_BYTES, _SAMPLE_SECONDS)
+        sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
+        for halves_at, ops_at in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
+            found = self._reader.read(queue, halves_at, ops_at)
+            for known, read in zip(sampled, found, strict=True):
+                known.extend(read)
+        self._away_seconds.pop(queue, None)
+        return sum(map(_extrapolated, both, sampled))
+
+
+def _count(row: RangeRow) -> int:
+    _, halves_start, halves_end, ops_start, ops_end = row
+    return halves_end - halves_start + ops_end - ops_start
+
+
+def _samples(offsets: Range) -> list[Range]:
+    """Return small ranges at the beginning, at the end, and evenly between."""
+    start, end = offsets
+    count = min(_MOST_PLACES, 2 + (end - start) // _APART)
+    last = max(start, end - _SAMPLE)
+    places = [start + (last - start) * place // (count - 1) for place in range(count)]
+    return [Range(place, min(end, place + _SAMPLE)) for place in places]
+
+
+def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:
+    taken = sum(record_bytes(one.key, one.value, one.headers or []) for one in sampled)
+    return taken * (offsets.end - offsets.start) // max(1, len(sampled))

@@ -1,0 +1,144 @@
+"""The source of the resolve query: which records a batch reads, as offset ranges of its queues.
+
+Spark logs the ranges with each batch, so that a replay reads the same records. The records do not
+pass through Spark: the worker that decides a queue reads them from Kafka
+(`resolver.resolve.reader`). A record's way through the JVM as a row costs more than all other work
+on the record.
+
+Next station: `processor.py` gets a range row for each queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from ..errors import RecordsAway, ResolverError
+from ..kafka.end_offsets import EndOffsets, Offsets, all_offsets
+from ..protocol import Names
+from ..settings import Settings
+from ..spark.failure import sent_whole
+from .record_sizes import RangeRow, RecordSizes
+
+logger = logging.getLogger(__name__)
+
+#: A row for each queue with new records: the first half to read, and a `step.Plan`.
+RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Return the stream of `RANGES`, in batches within the settings' `max_…_per_trigger`."""
+    source = _source(settings)
+    spark.dataSource.register(source)
+    return spark.readStream.format(source.name()).load()
+
+
+def _source(settings: Settings) -> type[DataSource]:
+    """Return the source's class; it carries the settings, since plans would show options."""
+
+    class Queues(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return f"queues of {settings.topic_prefix}"
+
+        def schema(self) -> str:
+            return RANGES
+
+        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+            return _SentRanges(settings)
+
+    return Queues
+
+
+class Ranges(SimpleDataSourceStreamReader):
+    """Plans batches: asks Kafka where the topics end, and shares the limits among new records."""
+
+    def __init__(self, settings: Settings) -> None:
+        names = Names(settings.topic_prefix)
+        self._half, self._op = names.half, names.op
+        self._queues = [str(queue) for queue in range(settings.queues)]
+        self._limit = settings.max_offsets_per_trigger
+        self._settings = settings
+        self._ends = EndOffsets(settings)
+        self._sizes = RecordSizes(settings)
+
+    def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
+        """Pickle without the connection: Spark sends this object to tasks too."""
+        return Ranges, (self._settings,)
+
+    def initialOffset(self) -> Offsets:
+        """Return the first offsets of the topics."""
+        return all_offsets(self._settings, _EARLIEST)
+
+    def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
+        """Return the ranges of new records since `start`, within the limits, and their end."""
+        end = self._within_limits(start, self._ends.after(start))
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[RangeRow]:
+        """Return the ranges between two offsets; the same in each call."""
+        rows: list[RangeRow] = []
+        for queue in self._queues:
+            halves = (start[self._half][queue], end[self._half][queue])
+            ops = (start[self._op][queue], end[self._op][queue])
+            if halves[0] < halves[1] or ops[0] < ops[1]:
+                rows.append((int(queue), *halves, *ops))
+        return iter(rows)
+
+    def _within_limits(self, start: Offsets, ends: Offsets) -> Offsets:
+        end = _shared(start, ends, self._limit)
+        try:
+            most = self._sizes.most_records(list(self.readBetweenOffsets(start, end)))
+        except RecordsAway as away:
+            seconds = self._sizes.pause_of(away.queue)
+            logger.warning("planned without queue %d for %.0f s: %s", away.queue, seconds, away)
+            self._ends.leave_out([str(away.queue)], seconds)
+            return start
+        return end if most is None else _shared(start, end, most)
+
+
+class _SentRanges(Ranges):
+    """The same, called by Spark: its errors reach the driver whole."""
+
+    @sent_whole()
+    def initialOffset(self) -> Offsets:
+        return super().initialOffset()
+
+    @sent_whole()
+    def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
+        return super().read(start)
+
+
+def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
+    """Return how far a batch reads: to the ends, or the same share of each partition.
+
+    An op and its half are about as far behind, so about the same batch reads both.
+    """
+    new = {
+        (topic, queue): end - start[topic][queue]
+        for topic, of_queues in ends.items()
+        for queue, end in of_queues.items()
+    }
+    for (topic, queue), count in new.items():
+        if count < 0:
+            raise ResolverError(
+                f"partition {queue} of {topic} ends at {ends[topic][queue]}, and was read up to "
+                f"{start[topic][queue]}: it was made anew or has lost records, so transactions "
+                "may be lost",
+                remedy="start with --rebuild, on a new checkpoint, to go on with what is left",
+            )
+    total = sum(new.values())
+    if total <= limit:
+        return ends
+    end: Offsets = {topic: {} for topic in ends}
+    for (topic, queue), count in new.items():
+        share = max(1, count * limit // total) if count else 0
+        end[topic][queue] = start[topic][queue] + share
+    return end

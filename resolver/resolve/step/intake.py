@@ -1,0 +1,147 @@
+"""A batch's records, decoded in offset order; a malformed record is refused with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import MalformedHalf, MalformedOp, ProtocolError
+from ...protocol import (
+    HalfAt,
+    Headers,
+    Names,
+    QuarantineReason,
+    Refused,
+    StoredRecord,
+    decode_half,
+    decode_half_fence,
+    decode_op,
+    decode_revoked,
+    is_fence,
+    is_revoked,
+)
+from ...protocol.policy import Policy, Refusals
+from .op_elements import OpAt
+from .pending import NewHalf
+from .queue import SEGMENT, Queue
+from .settings import StepSettings
+from .settled import Settled
+
+#: Least size of a refused element's record, in bytes.
+_REFUSED_BYTES = 512
+
+
+def read_halves(
+    halves: Sequence[StoredRecord],
+    end: int,
+    queue: Queue,
+    settled: Settled,
+    settings: StepSettings,
+    fence_secret: str,
+) -> tuple[list[NewHalf], list[Refused]]:
+    """Decode the halves below `end`, in offset order.
+
+    A half that is settled, as after a rebuild, is passed over. A half that the policy refuses is
+    no refused record: it pends, and can't be delivered. Fences are taken.
+    """
+    new: list[NewHalf] = []
+    refused: list[Refused] = []
+    refusals = Refusals(Policy(settings.reject_transaction_message, settings.group_topics))
+    for offset, stored_at, key, value, headers in halves:
+        try:
+            half = decode_half(key, value, _readable(headers, MalformedHalf), settings.topic_prefix)
+        except MalformedHalf as error:
+            ops_end = decode_half_fence(value, headers, queue.number, fence_secret)
+            if ops_end is not None:
+                queue.proved = max(queue.proved, ops_end)
+                continue
+            source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
+            reason = QuarantineReason.MALFORMED_HALF
+            refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
+        else:
+            at = HalfAt(queue.number, offset, stored_at, half, headers or [])
+            new.append(_pending(at, refusals[half.group, half.topic], settings))
+    _advance(queue, halves, end)
+    codes = settled.look_up(np.array([half.at.offset for half in new], np.int64))
+    return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
+
+
+class ReadOp(NamedTuple):
+    """A record of the op topic: its op (None for another or malformed record), and its refusals.
+
+    `revoked` is the fast id that a record of ours says is revoked.
+    """
+
+    offset: int
+    stored_at_ms: int
+    at: OpAt | None
+    refused: list[Refused]
+    revoked: str | None = None
+
+
+def read_ops(
+    ops: Sequence[StoredRecord], queue: int, settings: StepSettings, fence_secret: str
+) -> list[ReadOp]:
+    """Decode ops until they contain as many elements as a batch may refuse.
+
+    A revocation counts if it was made with `fence_secret`: nobody may have fenced the producer of
+    another.
+    """
+    read: list[ReadOp] = []
+    topic = Names(settings.topic_prefix).op
+    left = max(1, settings.max_output_bytes // _REFUSED_BYTES)
+    for record in ops:
+        if left <= 0:
+            break
+        if is_revoked(record.headers):
+            fast_id = decode_revoked(record.value, queue, fence_secret)
+            read.append(ReadOp(record.offset, record.stored_at_ms, None, [], fast_id))
+            continue
+        one = _read_op(record, f"{topic}:{queue}:{record.offset}")
+        left -= len(one.refused) + (len(one.at.op.elements) if one.at else 0)
+        read.append(one)
+    return read
+
+
+def _read_op(record: StoredRecord, source: str) -> ReadOp:
+    offset, stored_at, key, value, headers = record
+    if is_fence(value, headers):
+        return ReadOp(offset, stored_at, None, [])
+    reason = QuarantineReason.MALFORMED_OP
+    try:
+        op = decode_op(value, _readable(headers, MalformedOp))
+    except MalformedOp as error:
+        refused = [Refused(source, None, reason, str(error), key, value, headers or [])]
+        return ReadOp(offset, stored_at, None, refused)
+    about = op.about().to_value() if op.malformed else None  # one value for all refusals
+    refused = [
+        Refused(source, position, reason, said, None, about, []) for position, said in op.malformed
+    ]
+    return ReadOp(offset, stored_at, OpAt(offset, stored_at, op), refused)
+
+
+def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Headers:
+    if headers is None:
+        raise malformed("its headers can't be read: the name of one is not UTF-8")
+    return headers
+
+
+def _pending(at: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
+    own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
+    return NewHalf(at, own, at.stored_at_ms + (own or settings.transaction_timeout_ms), refusal)
+
+
+def _advance(queue: Queue, halves: Sequence[StoredRecord], end: int) -> None:
+    known, queue.next_half = queue.next_half, max(queue.next_half, end)
+    if not halves:
+        return
+    if halves[0].offset < known:
+        raise ValueError(
+            f"halves of queue {queue.number} were read up to {known}, and "
+            f"{halves[0].offset} comes again: its state is not the one that the batch began with"
+        )
+    # After a rebuild the first pending half may be below the first half that had ended.
+    first = halves[0].offset // SEGMENT
+    queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)

@@ -1,0 +1,273 @@
+"""The judgement on each end: a half's first valid end wins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionStatus
+from .checks import expired, unanswered, used_up
+from .decisions import CheckCounts, CheckEvent, Ended
+from .fast_ids import FastIds
+from .op_elements import Array, Ends, OpAt
+from .pending import Pending
+from .queue import Queue
+from .settings import StepSettings
+from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
+from .waiting import Turns, carried, let_wait, lost
+
+_CODES = {
+    TransactionStatus.UNKNOWN: NONE,
+    TransactionStatus.COMMIT_MESSAGE: COMMIT,
+    TransactionStatus.ROLLBACK_MESSAGE: ROLLBACK,
+}
+_OUTCOMES = {COMMIT: Outcome.COMMIT, ROLLBACK: Outcome.ROLLBACK}
+_ANSWERS = {NONE: CheckEvent.UNKNOWN, COMMIT: CheckEvent.COMMIT, ROLLBACK: CheckEvent.ROLLBACK}
+_ERRORS = {
+    QuarantineReason.UNKNOWN_HALF: "no half at offset {half} of this queue is pending or settled",
+    QuarantineReason.GROUP_MISMATCH: "group {group!r} is not the group of the half at {half}",
+    QuarantineReason.TRANSACTION_MISMATCH: "{id!r} is not the transaction id of the half at {half}",
+    QuarantineReason.LATE_END: "stored after the immunity of the half at {half}; a check decides",
+    QuarantineReason.CONFLICTING_END: "the half at {half} has ended otherwise, or may have by "
+    "an op that is lost: then an operator decides",
+    QuarantineReason.DELIVERED_TWICE: "the producer has delivered the message of the half at "
+    "{half}, which has ended otherwise or has no FAST",
+}
+#: Place after all ends: the winner of a half that no end ends.
+_NEVER = np.iinfo(np.int64).max
+
+
+class Judged(NamedTuple):
+    """The ends of a batch, judged; `returned` are groups that had not answered, and do now."""
+
+    ended: list[Ended]
+    refused: list[Refused]
+    duplicates: int
+    answers: CheckCounts
+    returned: list[str]
+
+
+def judge(
+    ends: Ends,
+    pending: Pending,
+    settled: Settled,
+    fast_ids: FastIds,
+    queue: Queue,
+    settings: StepSettings,
+) -> Judged:
+    """Apply ends in their order; `pending` has the rows of their halves.
+
+    Each half was read already, or never existed. An end up to its half's winner meets a pending
+    half. An end after the winner meets a settled half. Ends that waited come first.
+    """
+    waited = carried(ends, pending, fast_ids)
+    if waited:
+        ends = Ends.of(waited).then(ends)
+    row = pending.find(ends.half)
+    on_pending = row >= 0
+    state = ends.each(lambda at: _CODES[at.op.state], np.uint8)
+    delivered = ends.each(lambda at: at.op.delivered, np.bool_)
+    faults = _Faults(ends, pending, row, delivered, fast_ids, settings)
+    faults.late[: len(waited)] = False  # judged when they were read
+    turns = _turns(ends, row, state, delivered, faults, pending)
+    let_wait(turns, len(waited), pending, fast_ids, settings)
+    winners = turns.winners
+
+    before = on_pending & (turns.after < 0)
+    # An end that was to wait met a pending half, although a delivered op has overtaken it.
+    met = before | (on_pending & turns.overtaken)
+    answering = met & faults.none & ends.each(lambda at: at.op.from_check, np.bool_)
+    answers, returned = _answer(pending, row[answering], state[answering])
+    asking = before & faults.none & (state == NONE) & ends.each(_is_operators, np.bool_)
+    _ask_again(ends.take(asking), row[asking], pending, queue, settings)
+
+    code = state | delivered * np.uint8(FAST)
+    known = np.zeros(len(ends), np.uint8)
+    known[~on_pending] = settled.look_up(ends.half[~on_pending])
+    is_after = on_pending & ~before
+    known[is_after] = code[turns.after[is_after]]
+    reasons = _reasons(state, delivered, known, on_pending, before, faults)
+    repeated = (known != NONE) & (state == known & OUTCOME)
+    repeated &= ~reasons[QuarantineReason.DELIVERED_TWICE]
+    ended = _ended(ends.take(winners), row[winners], delivered[winners], pending, queue)
+    settled.settle(ends.half[winners], code[winners])
+    pending.end(row[winners])
+    refused = _refused(ends, reasons, settings, queue)
+    return Judged(ended, refused, int(repeated.sum()), answers, returned)
+
+
+def _turns(
+    ends: Ends, row: Array, state: Array, delivered: Array, faults: _Faults, pending: Pending
+) -> Turns:
+    """Return whose turn it is to end a half, if no end waits: the first valid end wins."""
+    on_pending = row >= 0
+    valid = on_pending & (state != NONE) & faults.none & ~(faults.late | faults.twice | faults.lost)
+    winners, winner_of_row = _first_of_each_row(valid, row, len(pending.rows))
+    winner = np.where(on_pending, winner_of_row[row], -1) if len(pending.rows) else row
+    after = np.where(np.arange(len(ends)) > winner, winner, -1)
+    gives_up = np.zeros(len(ends), np.bool_)
+    at_once = delivered
+    if pending.fast.id.any():
+        gives_up = on_pending & faults.none & (pending.fast.id[row] > 0)
+        gives_up &= ends.each(lambda at: not at.op.fast, np.bool_)
+        withdraws = (state == ROLLBACK) & ends.each(_is_applications, np.bool_)
+        at_once = delivered | withdraws
+    overtaken = np.zeros(len(ends), np.bool_)
+    return Turns(ends, row, valid, gives_up, delivered, at_once, winners, after, overtaken)
+
+
+def _reasons(
+    state: Array,
+    delivered: Array,
+    known: Array,
+    on_pending: Array,
+    before: Array,
+    faults: _Faults,
+) -> dict[QuarantineReason, Array]:
+    """Return which elements are refused; `known` is the code of a half that has ended."""
+    done, ends_it = known != NONE, state != NONE
+    twice = done & delivered & (known & FAST == 0)
+    conflicts = done & ends_it & (state != known & OUTCOME)
+    return {
+        QuarantineReason.UNKNOWN_HALF: ~on_pending & ~done,
+        QuarantineReason.GROUP_MISMATCH: before & faults.group,
+        QuarantineReason.TRANSACTION_MISMATCH: before & faults.transaction,
+        QuarantineReason.LATE_END: before & ends_it & faults.none & faults.late,
+        QuarantineReason.CONFLICTING_END: (conflicts & ~twice) | (before & ends_it & faults.lost),
+        QuarantineReason.DELIVERED_TWICE: twice | (before & faults.twice),
+    }
+
+
+class _Faults:
+    """The reasons why an end on a pending half may not count."""
+
+    def __init__(
+        self,
+        ends: Ends,
+        pending: Pending,
+        row: Array,
+        delivered: Array,
+        fast_ids: FastIds,
+        settings: StepSettings,
+    ) -> None:
+        found = row >= 0
+        self.group = np.zeros(len(ends), np.bool_)
+        self.transaction = np.zeros(len(ends), np.bool_)
+        self.late = np.zeros(len(ends), np.bool_)
+        groups = ends.each(lambda at: at.op.group, object)
+        self.group[found] = groups[found] != pending.groups[row[found]]
+        self.transaction[found] = ends.ids[found] != pending.ids[row[found]]
+        self.transaction &= ~self.group
+        self.none = ~self.group & ~self.transaction
+
+        rows = pending.rows[row[found]]
+        latest = rows["stored_at"] + np.maximum(rows["immunity"], settings.transaction_timeout_ms)
+        stored_at = ends.each(lambda at: at.stored_at_ms, np.int64)[found]
+        plain = ends.each(_is_applications, np.bool_)[found] & ~delivered[found]
+        self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
+
+        #: Delivered by its producer, which had not said that it might.
+        self.twice = self.none & delivered
+        self.twice[found] &= pending.fast.id[row[found]] == 0
+        #: Ends of halves that a lost op may have ended: an operator decides about these.
+        self.lost = np.zeros(len(ends), np.bool_)
+        self.lost[found] = lost(pending, fast_ids)[row[found]]
+        if self.lost.any():
+            self.lost &= self.none & ~self.late & ~delivered & ~ends.each(_is_operators, np.bool_)
+
+
+def _first_of_each_row(valid: Array, row: Array, rows: int) -> tuple[Array, Array]:
+    """Return the places of the rows' first valid ends, in order, and the place for each row."""
+    candidates = np.flatnonzero(valid)
+    _, first = np.unique(row[candidates], return_index=True)
+    winners = np.sort(candidates[first])
+    winner_of_row = np.full(rows, _NEVER)
+    winner_of_row[row[winners]] = winners
+    return winners, winner_of_row
+
+
+def _answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, list[str]]:
+    """Take the first answer of each row that has an unanswered check; count them by state.
+
+    Return the groups too of which an earlier check of the row had stayed unanswered.
+    """
+    asked = pending.rows["asked"][rows]
+    answered, first = np.unique(rows[asked], return_index=True)
+    had_to_wait = unanswered(pending.rows["streak"][answered]) > 0
+    returned = pending.groups[answered[had_to_wait]].tolist()
+    pending.rows["answered"][answered] += 1
+    pending.rows["asked"][answered] = False
+    pending.rows["streak"][answered] = 0
+    pending.changed[answered] = True
+    said = (_ANSWERS[state] for state in states[asked][first].tolist())
+    counts = Counter(zip(pending.groups[answered].tolist(), said, strict=True))
+    return counts, returned
+
+
+def _ask_again(
+    ends: Ends, rows: Array, pending: Pending, queue: Queue, settings: StepSettings
+) -> None:
+    """End the wait for the next check of rows about which an operator asks.
+
+    Their immunity stays, and so does the wait for an answer after which they are given up.
+    """
+    asked = pending.rows[rows]
+    waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, queue, settings)
+    rows = rows[waits]
+    # The watermark will be this op's stored_at or later: then the row is due in this batch.
+    due = ends.each(lambda at: at.stored_at_ms, np.int64)[waits] - 1
+    np.minimum.at(pending.rows["deadline"], rows, due)
+    pending.rows["streak"][rows] = 0
+    pending.changed[rows] = True
+
+
+def _is_operators(at: OpAt) -> bool:
+    return at.op.actor is not None
+
+
+def _is_applications(at: OpAt) -> bool:
+    return not (at.op.from_check or _is_operators(at))
+
+
+def _ended(
+    ends: Ends, rows: Array, delivered: Array, pending: Pending, queue: Queue
+) -> list[Ended]:
+    picked = pending.rows[rows]
+    columns = (ends.op.tolist(), picked["checks"].tolist(), picked["answered"].tolist())
+    ended = []
+    halves = pending.halves(rows, delivered)
+    for half, op, checks, answered in zip(halves, *columns, strict=True):
+        at = ends.ops[op]
+        outcome, source = _OUTCOMES[_CODES[at.op.state]], _source(at)
+        end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, queue.now)
+        refusal = pending.refusals.get(half.offset)
+        if at.op.delivered:  # and so it is out, whatever the policy says
+            ended.append(Ended(half, *end, None, None, True))
+        elif refusal and outcome is Outcome.COMMIT:
+            ended.append(Ended(half, *end).undeliverable(refusal))
+        else:
+            ended.append(Ended(half, *end))
+    return ended
+
+
+def _source(at: OpAt) -> Source:
+    if _is_operators(at):
+        return Source.OPERATOR
+    return Source.CHECK if at.op.from_check else Source.END
+
+
+def _refused(
+    ends: Ends,
+    reasons: dict[QuarantineReason, Array],
+    settings: StepSettings,
+    queue: Queue,
+) -> list[Refused]:
+    """Return the refused elements, in their order."""
+    topic = f"{settings.topic_prefix}op"
+    placed: list[tuple[int, Refused]] = []
+    for reason, where in reasons.items():
+        refused = ends.take(where).refused(reason, _ERRORS[reason], topic, queue.number)
+        placed += zip(np.flatnonzero(where).tolist(), refused, strict=True)
+    return [refused for _, refused in sorted(placed, key=lambda entry: entry[0])]

@@ -1,0 +1,90 @@
+"""Ends that ops ask for, as columns: one row for each element of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol import Element, Op, QuarantineReason, Refused
+
+Array = npt.NDArray[Any]
+
+
+class OpAt(NamedTuple):
+    """A stored op."""
+
+    offset: int
+    stored_at_ms: int
+    op: Op
+
+
+@dataclass
+class Ends:
+    """Elements in the order of (op offset, position).
+
+    `op` is the place of the element's op in `ops`, `half` the half's offset, `ids` the transaction
+    id that the element names.
+    """
+
+    ops: list[OpAt]
+    op: Array
+    position: Array
+    half: Array
+    ids: Array
+
+    @classmethod
+    def of(cls, ops: list[OpAt]) -> Ends:
+        """Line up the elements of ops."""
+        elements = list(chain.from_iterable(at.op.elements for at in ops))
+        op = np.repeat(np.arange(len(ops)), [len(at.op.elements) for at in ops])
+        position = np.array([element.position for element in elements], np.int64)
+        half = np.array([element.offset for element in elements], np.int64)
+        ids = np.empty(len(elements), object)
+        ids[:] = [element.transaction_id for element in elements]
+        offsets = np.array([at.offset for at in ops], np.int64)[op]
+        return cls(ops, op, position, half, ids).take(np.lexsort((position, offsets)))
+
+    def __len__(self) -> int:
+        """Return the number of elements."""
+        return len(self.half)
+
+    def take(self, where: Array) -> Ends:
+        """Return some of the elements; `where` is a mask or indices."""
+        columns = (self.op, self.position, self.half, self.ids)
+        return Ends(self.ops, *(column[where] for column in columns))
+
+    def then(self, later: Ends) -> Ends:
+        """Return the elements of both, these first."""
+        pairs = (
+            (self.op, later.op + len(self.ops)),
+            (self.position, later.position),
+            (self.half, later.half),
+            (self.ids, later.ids),
+        )
+        return Ends(self.ops + later.ops, *(np.concatenate(pair) for pair in pairs))
+
+    def each(self, of_op: Callable[[OpAt], Any], dtype: Any) -> Array:
+        """Return a column of a value that all elements of an op share."""
+        values = np.empty(len(self.ops), dtype)
+        values[:] = [of_op(at) for at in self.ops]
+        return values[self.op]
+
+    def refused(
+        self, reason: QuarantineReason, error: str, topic: str, queue: int
+    ) -> list[Refused]:
+        """Refuse all elements; `error` may contain {half}, {id} and {group}."""
+        refused = []
+        columns = (self.op, self.position, self.half, self.ids)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for op, position, half, transaction_id in rows:
+            at = self.ops[op]
+            said = error.format(half=half, id=transaction_id, group=at.op.group)
+            value = at.op.about(Element(position, half, transaction_id)).to_value()
+            source = f"{topic}:{queue}:{at.offset}"
+            refused.append(Refused(source, position, reason, said, None, value, []))
+        return refused

@@ -1,0 +1,216 @@
+"""Pending halves: one row each, kept by segments of half offsets, apart from their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol import HalfAt, decode_half, record_bytes
+from ...protocol.names import HALF_HEADERS
+from .bodies import Bodies, Body
+from .fast_halves import FastHalves
+from .queue import SEGMENT, PendingRange, Queue
+from .store import Store
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: A pending half's row, with times in ms. `immunity` is the half's own, 0 without one.
+#: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row;
+#: the complement of the number says that the last check was an extra one.
+#: `chunk` names the chunk of its message, -1 in memory. `size` is the message's, in bytes.
+ROW = np.dtype(
+    [
+        ("offset", np.int64),
+        ("stored_at", np.int64),
+        ("deadline", np.int64),
+        ("immunity", np.int64),
+        ("chunk", np.int64),
+        ("size", np.int64),
+        ("checks", np.int32),
+        ("answered", np.int32),
+        ("streak", np.int32),
+        ("asked", np.bool_),
+    ]
+)
+
+
+class NewHalf(NamedTuple):
+    """A half of this batch; `refusal` says why its message can't be delivered, if it can't."""
+
+    at: HalfAt
+    immunity_ms: int
+    deadline_ms: int
+    refusal: str = ""
+
+
+class Pending:
+    """The pending halves that concern a step, as one table in offset order."""
+
+    def __init__(self, store: Store, queue: Queue, prefix: str) -> None:
+        self._store = store
+        self._queue = queue
+        self._prefix = prefix
+        self._bodies = Bodies(store)
+        self._new: dict[int, NewHalf] = {}
+        self.rows: Array = np.zeros(0, ROW)
+        self.ids: Array = np.zeros(0, object)
+        self.groups: Array = np.zeros(0, object)
+        #: Why the policy refuses the message of a half, by half offset. The policy of the batch
+        #: that read the half decides, so the text is kept: settings may change before the end.
+        self.refusals: dict[int, str] = {}
+        self.fast = FastHalves()
+        self.alive: Array = np.zeros(0, np.bool_)
+        self.changed: Array = np.zeros(0, np.bool_)
+
+    def load(self, segments: Iterable[int], new: list[NewHalf]) -> None:
+        """Read the segments' rows and add the halves of this batch, which are in offset order."""
+        rows, ids, groups = [], [], []
+        for segment in sorted(set(segments) & self._queue.pending.keys()):
+            packed_rows, its_ids, its_groups, *more = msgpack.unpackb(
+                self._store.get(_key(segment))
+            )
+            refused = more[0] if more else {}
+            rows.append(np.frombuffer(packed_rows, ROW))
+            ids += its_ids
+            groups += its_groups
+            for refusal, offsets in refused.items():
+                self.refusals |= dict.fromkeys(offsets, refusal)
+            self.fast.append(len(its_ids), more[1] if len(more) > 1 else None)
+        old = len(ids)
+        rows.append(_rows(new))
+        ids += [half.at.half.transaction_id for half in new]
+        groups += [half.at.half.group for half in new]
+        self.fast.append_new([half.at.half.fast_id for half in new])
+        self._new = {half.at.offset: half for half in new}
+        self.refusals |= {half.at.offset: half.refusal for half in new if half.refusal}
+        self.rows, self.ids, self.groups = np.concatenate(rows), _objects(ids), _objects(groups)
+        self.alive = np.ones(len(ids), np.bool_)
+        self.changed = np.arange(len(ids)) >= old
+
+    def find(self, offsets: Array) -> Indices:
+        """Return the row of each half offset; -1 if the half is not pending."""
+        if not len(self.rows):
+            return np.full(len(offsets), -1)
+        row = np.searchsorted(self.rows["offset"], offsets)
+        row[row == len(self.rows)] = 0
+        return np.where(self.rows["offset"][row] == offsets, row, -1)
+
+    def stored_bytes(self, rows: Indices) -> Array:
+        """Return each row's message size in bytes; 0 for no row (-1) and this batch's halves."""
+        sizes = np.zeros(len(rows), np.int64)
+        found = rows >= 0
+        picked = self.rows[rows[found]]
+        sizes[found] = np.where(picked["chunk"] >= 0, picked["size"], 0)
+        return sizes
+
+    def end(self, rows: Indices) -> None:
+        """Take rows out of the pending halves."""
+        self.alive[rows] = False
+
+    def halves(self, rows: Indices, delivered: Array | None = None) -> list[HalfAt]:
+        """Return the halves of the rows; halves of earlier batches are read from the state.
+
+        Those that are `delivered` come without their messages: nobody writes them, so no limit of
+        a batch holds for their bytes.
+        """
+        if delivered is None:
+            delivered = np.zeros(len(rows), np.bool_)
+        by_chunk = np.argsort(self.rows["chunk"][rows], kind="stable")
+        picked = self.rows[rows[by_chunk]]
+        offsets, chunks = picked["offset"].tolist(), picked["chunk"].tolist()
+        stored = picked["stored_at"].tolist()
+        bare = delivered[by_chunk].tolist()
+        read = (
+            self._new[offset].at if chunk < 0 else self._decode(offset, chunk, stored_at, is_bare)
+            for offset, chunk, stored_at, is_bare in zip(offsets, chunks, stored, bare, strict=True)
+        )
+        halves = dict(zip(by_chunk.tolist(), read, strict=True))
+        return [halves[place] for place in range(len(rows))]
+
+    def least_deadline(self) -> int | None:
+        """Return the least deadline of all pending halves, after `save`."""
+        return min((entry.least_deadline for entry in self._queue.pending.values()), default=None)
+
+    def save(self) -> None:
+        """Write the segments in which a row came, went or changed."""
+        stored = self.rows["chunk"] >= 0
+        touched = np.where(self.alive, self.changed, stored)
+        self._keep_new_bodies()
+        self._drop_dead_bodies()
+        segments = self.rows["offset"] // SEGMENT
+        for segment in np.unique(segments[touched]).tolist():
+            self._save_segment(segment, np.flatnonzero((segments == segment) & self.alive))
+
+    def _save_segment(self, segment: int, rows: Indices) -> None:
+        if not len(rows):
+            self._store.remove(_key(segment))
+            self._queue.pending.pop(segment, None)
+            return
+        kept = self.rows[rows]
+        packed = (kept.tobytes(), self.ids[rows].tolist(), self.groups[rows].tolist())
+        # Few segments have refusals or fast halves. The others are as they were before there were
+        # any, so that checkpoints of that time can be read.
+        offsets = kept["offset"].tolist()
+        refused, fast = self._refused(offsets), self.fast.pack(rows, offsets)
+        more = (refused, fast) if fast else (refused,) if refused else ()
+        self._store.put(_key(segment), msgpack.packb((*packed, *more)))
+        self._queue.pending[segment] = PendingRange(len(rows), int(kept["deadline"].min()))
+
+    def _refused(self, offsets: list[int]) -> dict[str, list[int]]:
+        """Return the half offsets of each refusal: few texts, and maybe many halves."""
+        refused: dict[str, list[int]] = {}
+        if self.refusals:
+            for offset in offsets:
+                if refusal := self.refusals.get(offset):
+                    refused.setdefault(refusal, []).append(offset)
+        return refused
+
+    def _keep_new_bodies(self) -> None:
+        kept = np.flatnonzero((self.rows["chunk"] < 0) & self.alive)
+        halves = [self._new[offset].at for offset in self.rows["offset"][kept].tolist()]
+        bodies = [Body(at.offset, at.half.key, at.half.body, at.all_headers) for at in halves]
+        self.rows["chunk"][kept] = self._bodies.add(bodies)
+
+    def _drop_dead_bodies(self) -> None:
+        chunks = self.rows["chunk"]
+        gone = np.unique(chunks[(chunks >= 0) & ~self.alive])
+        for chunk in gone.tolist():
+            self._bodies.keep(chunk, self.rows["offset"][(chunks == chunk) & self.alive])
+
+    def _decode(self, offset: int, chunk: int, stored_at: int, is_bare: bool) -> HalfAt:
+        _, key, value, headers = self._bodies.get(chunk, offset)
+        if is_bare:
+            key, value = None, None
+            headers = [header for header in headers if header[0] in HALF_HEADERS]
+        half = decode_half(key, value, headers, self._prefix)
+        return HalfAt(self._queue.number, offset, stored_at, half, headers)
+
+
+def _rows(new: list[NewHalf]) -> Array:
+    rows = np.zeros(len(new), ROW)
+    rows["offset"] = [half.at.offset for half in new]
+    rows["stored_at"] = [half.at.stored_at_ms for half in new]
+    rows["deadline"] = [half.deadline_ms for half in new]
+    rows["immunity"] = [half.immunity_ms for half in new]
+    rows["size"] = [_size(half.at) for half in new]
+    rows["chunk"] = -1
+    return rows
+
+
+def _size(at: HalfAt) -> int:
+    return record_bytes(at.half.key, at.half.body, at.all_headers)
+
+
+def _objects(values: list[Any]) -> Array:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _key(segment: int) -> str:
+    return f"pending/{segment}"

@@ -1,0 +1,1 @@
+"""`txresolver up`: both jobs in one process, all data in one home."""

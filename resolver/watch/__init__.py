@@ -1,0 +1,1 @@
+"""What operators watch: metrics for Prometheus, health of the process, logs as JSON."""

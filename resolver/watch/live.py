@@ -1,0 +1,166 @@
+"""Figures of running queries: from the step's last figures, Spark's progress and Kafka's ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, cast
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..kafka.clients import admin_client
+from ..protocol import Names
+from ..resolve.job import Resolve
+from ..settings import Settings
+from .metrics import Buckets, Value
+
+#: Offset up to which a query has read, by topic and partition.
+Positions = dict[tuple[str, int], int]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+#: Part of a batch that an idle trigger has not, and how many reports are looked through for it.
+_WRITING, _REPORTS = "addBatch", 5
+#: Spark's figure of RocksDB's files.
+_FILES = "rocksdbSstFileSize"
+#: Time in seconds for Kafka to say where partitions end.
+_ANSWER_SECONDS = 5.0
+
+
+class LastBatch:
+    """The progress of a query's last batch; Spark reports idle triggers too."""
+
+    def __init__(self, query: Callable[[], StreamingQuery]) -> None:
+        self._query = query
+        self._last: StreamingQueryProgress | None = None
+
+    def progress(self) -> StreamingQueryProgress | None:
+        """Return it; None until a batch has ended since the start."""
+        # Take the newest reports only: to read all hundred takes a call to the JVM for each.
+        reports = cast(Any, self._query())._jsq.recentProgress()
+        for place in range(len(reports) - 1, max(-1, len(reports) - 1 - _REPORTS), -1):
+            found = StreamingQueryProgress.fromJson(json.loads(reports[place].json()))
+            if _WRITING in found.durationMs:
+                self._last = found
+                break
+        return self._last
+
+
+def resolve_values(job: Resolve, last: LastBatch, settings: Settings) -> Iterator[Value]:
+    """Yield what resolve knows after its last batch."""
+    for one in job.figures():
+        queue = (str(one.queue),)
+        yield Value("txresolver_half_messages", queue, one.pending)
+        yield Value("txresolver_batch_repeated_ends", queue, one.duplicates)
+        if one.watermark_ms is not None:
+            watermark = one.watermark_ms / 1_000
+            yield Value("txresolver_watermark_timestamp_seconds", queue, watermark)
+        if one.due_ms is not None:
+            due = max(one.due_ms, 0 if one.due_ms else one.now_ms) / 1_000
+            yield Value("txresolver_next_due_timestamp_seconds", queue, due)
+    yield from _read("resolve", resolve_positions(job, settings))
+    marked = job.marked()
+    yield Value("txresolver_marker_timestamp_seconds", (), marked.at)
+    yield Value("txresolver_marker_batch", (), marked.batch)
+    revoked = job.revoked()
+    times = Buckets(revoked.at_most, revoked.total, revoked.seconds)
+    yield Value("txresolver_revocation_seconds", (), times)
+    yield Value("txresolver_revocations_waiting", (), revoked.waiting)
+    yield Value("txresolver_revocations_forbidden", (), revoked.forbidden)
+    progress = last.progress()
+    if progress is not None:
+        yield from _batch("resolve", progress)
+        yield from _state(progress)
+
+
+def land_values(last: LastBatch) -> Iterator[Value]:
+    """Yield what land knows after its last batch."""
+    progress = last.progress()
+    if progress is not None:
+        yield from _read("land", _positions(progress))
+        yield from _batch("land", progress)
+
+
+def resolve_positions(job: Resolve, settings: Settings) -> Positions:
+    """Return how far resolve has read: ops that it left for a later batch are not read yet."""
+    names = Names(settings.topic_prefix)
+    figures = job.figures()
+    halves = {(names.half, one.queue): one.half_offset for one in figures}
+    return halves | {(names.op, one.queue): one.op_offset for one in figures}
+
+
+def land_positions(last: LastBatch) -> Positions:
+    """Return how far land has read; empty before its first batch."""
+    progress = last.progress()
+    return {} if progress is None else _positions(progress)
+
+
+class Lag:
+    """Asks Kafka where partitions end, and compares with how far queries have read."""
+
+    def __init__(
+        self, settings: Settings, positions: Mapping[str, Callable[[], Positions]]
+    ) -> None:
+        self._settings = settings
+        self._positions = positions
+        self._admin: AdminClient | None = None
+
+    def values(self) -> Iterator[Value]:
+        """Yield the lag of each query in each partition."""
+        read = {query: positions() for query, positions in dict(self._positions).items()}
+        ends = self._ends({place for positions in read.values() for place in positions})
+        for query, positions in read.items():
+            for (topic, partition), offset in positions.items():
+                if (topic, partition) in ends:
+                    lag = max(0, ends[topic, partition] - offset)
+                    yield Value("txresolver_lag_records", (query, topic, str(partition)), lag)
+
+    def _ends(self, places: set[tuple[str, int]]) -> Positions:
+        if not places:
+            return {}
+        self._admin = self._admin or admin_client(self._settings)
+        # The end of committed records: a batch that is being written is not behind yet.
+        asked = {TopicPartition(*place): _LATEST for place in places}
+        answers = self._admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_ANSWER_SECONDS,
+        )
+        ends: Positions = {}
+        for place, answer in answers.items():
+            with suppress(KafkaException):  # one without a leader hides no other's lag
+                ends[place.topic, place.partition] = answer.result(2 * _ANSWER_SECONDS).offset
+        return ends
+
+
+def _read(query: str, positions: Positions) -> Iterator[Value]:
+    for (topic, partition), offset in positions.items():
+        yield Value("txresolver_records_read_total", (query, topic, str(partition)), offset)
+
+
+def _positions(progress: StreamingQueryProgress) -> Positions:
+    ends: dict[str, dict[str, int]] = json.loads(progress.sources[0].endOffset)
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in ends.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _batch(query: str, progress: StreamingQueryProgress) -> Iterator[Value]:
+    began = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00"))
+    yield Value("txresolver_batch_timestamp_seconds", (query,), began.timestamp())
+    yield Value("txresolver_batches_total", (query,), progress.batchId + 1)
+    for part, milliseconds in progress.durationMs.items():
+        yield Value("txresolver_batch_seconds", (query, part), milliseconds / 1_000)
+
+
+def _state(progress: StreamingQueryProgress) -> Iterator[Value]:
+    operators: list[Any] = progress.stateOperators
+    memory = sum(one.memoryUsedBytes for one in operators)
+    files = sum(one.customMetrics.get(_FILES, 0) for one in operators)
+    yield Value("txresolver_state_bytes", ("memory",), memory)
+    yield Value("txresolver_state_bytes", ("files",), files)

@@ -1,0 +1,108 @@
+"""The three brokers of a campaign: what is done to a node happens, and Kafka gets over it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.faults.cluster import Cluster, offsets_of, transactions_of
+from tests.faults.node import Node
+from tests.faults.power import lose_power, preloaded
+from tests.support.leftovers import processes_in, wait_until
+
+pytestmark = pytest.mark.slow
+
+TOPIC, ALONE = "copied", "alone"
+COUNT = 500
+_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("cluster")
+    with Cluster(home, links=True, preload=preloaded) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(_SECONDS)
+        wait_until(lambda: cluster.knows([TOPIC]), _SECONDS)
+        yield cluster
+    wait_until(lambda: processes_in(home) == [], _SECONDS)  # a killed JVM takes a moment to end
+
+
+def test_a_leader_without_power_loses_what_it_had_not_synced_and_the_others_lose_nothing(
+    cluster: Cluster,
+) -> None:
+    cluster.await_whole()
+    node = leader(cluster)
+    send(cluster, COUNT)
+    assert node.kill() == "exit code 137"
+    cuts = lose_power(node.home, random.Random(1))  # noqa: S311
+    assert [cut for cut in cuts if cut.log.parent.name == f"{TOPIC}-0"]
+    wait_until(lambda: cluster.leader(TOPIC, 0, besides=node.number) != node.number, _SECONDS)
+    send(cluster, 1)
+    node.launch()
+    cluster.await_whole()
+    assert end_of(cluster) == COUNT + 1
+
+
+def test_a_topic_of_one_node_has_no_leader_while_that_is_halted(cluster: Cluster) -> None:
+    cluster.await_whole()
+    cluster.make_topic(ALONE, 3)
+    wait_until(lambda: cluster.leader(ALONE, 0) == 3, _SECONDS)
+    cluster.nodes[3].halt()
+    wait_until(lambda: cluster.nodes[3].is_halted, _SECONDS)
+    wait_until(lambda: cluster.leader(ALONE, 0, besides=3) == -1, _SECONDS)
+    send(cluster, 1)
+    cluster.nodes[3].go_on()
+    wait_until(lambda: cluster.leader(ALONE, 0) == 3, _SECONDS)
+
+
+def test_a_coordinator_is_the_leader_of_its_partition(cluster: Cluster) -> None:
+    cluster.await_whole()
+    commit_offset(cluster, group="a group", transactional_id="an id")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    said = admin.describe_consumer_groups(["a group"])["a group"].result(_SECONDS).coordinator.id
+    assert cluster.leader(*offsets_of("a group")) == said
+    assert cluster.leader(*transactions_of("an id")) in cluster.nodes
+
+
+def leader(cluster: Cluster) -> Node:
+    return cluster.nodes[cluster.leader(TOPIC, 0)]
+
+
+def send(cluster: Cluster, count: int) -> None:
+    """Send records that two nodes acknowledge each of."""
+    # One that is cut off does not answer: by default that is noticed after a minute.
+    config = {"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 10_000}
+    producer, refused = Producer({**config, "enable.idempotence": True}), []
+
+    def report(error: object, _message: object) -> None:
+        refused.extend([error] if error else [])
+
+    for _ in range(count):
+        producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=report)
+    assert producer.flush(2 * _SECONDS) == 0 and not refused
+
+
+def end_of(cluster: Cluster) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), _SECONDS)[1])
+    finally:
+        consumer.close()
+
+
+def commit_offset(cluster: Cluster, group: str, transactional_id: str) -> None:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id}
+    )
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    position = [TopicPartition(TOPIC, 0, 1)]
+    producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), _SECONDS)
+    producer.commit_transaction(_SECONDS)
+    consumer.close()

@@ -1,0 +1,84 @@
+"""The fence timer on a real broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+from resolver.broker import Broker
+from resolver.errors import TxResolverError
+from resolver.kafka.clients import admin_client, client_config
+from resolver.kafka.topics import ensure_topics
+from resolver.protocol import Names
+from resolver.resolve.delivery import Delivery
+from resolver.resolve.fences import FenceTimer
+from resolver.settings import Settings
+from tests.support.leftovers import wait_until
+from tests.support.patience import PATIENCE_SECONDS
+
+
+def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
+    kafka: Broker, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The marker is on another broker: it is not what is looked at here."""
+    failures: list[TxResolverError] = []
+    with Broker(tmp_path) as halted:
+        settings = _settings(halted, prefix)
+        delivery = Delivery(_settings(kafka, prefix), "checkpoint")
+        delivery.start(is_new=True)
+        timer = FenceTimer(settings, delivery, "secret", failures.append)
+        timer.start()
+        try:
+            os.kill(halted.pid, signal.SIGSTOP)
+            with caplog.at_level(logging.WARNING, "resolver"):
+                timer.set(0, 0)
+                wait_until(lambda: "sent again by a new client" in caplog.text)
+            os.kill(halted.pid, signal.SIGCONT)
+            before = _fences(settings)
+            wait_until(lambda: _fences(settings) > before)
+        finally:
+            os.kill(halted.pid, signal.SIGCONT)
+            timer.stop()
+            delivery.close()
+    assert not failures
+
+
+def test_a_partition_that_is_added_is_not_left_unread(kafka: Broker, prefix: str) -> None:
+    failures: list[TxResolverError] = []
+    settings = _settings(kafka, prefix)
+    delivery = Delivery(settings, "checkpoint")
+    delivery.start(is_new=True)
+    half = Names(prefix).half
+    admin = admin_client(settings)
+    admin.create_partitions([NewPartitions(half, 2)])[half].result(PATIENCE_SECONDS)
+    timer = FenceTimer(settings, delivery, "secret", failures.append)
+    timer.start()
+    try:
+        wait_until(lambda: failures)
+    finally:
+        timer.stop()
+        delivery.close()
+    assert "has 1 partitions" in str(failures[0]) and "has 2" in str(failures[0])
+
+
+def _settings(broker: Broker, prefix: str) -> Settings:
+    settings = Settings(
+        bootstrap_servers=broker.bootstrap, topic_prefix=prefix, queues=1, fence_interval_ms=100
+    )
+    ensure_topics(admin_client(settings), settings)
+    return settings
+
+
+def _fences(settings: Settings) -> int:
+    consumer = Consumer(client_config(settings, **{"group.id": "fences"}))
+    try:
+        place = TopicPartition(Names(settings.topic_prefix).op, 0)
+        return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
+    finally:
+        consumer.close()

@@ -1,0 +1,370 @@
+"""A real topic that takes no records: its messages wait, all others are delivered."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgpack
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from resolver.broker import Broker, Security
+from resolver.errors import Replaced, ResolverError
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topic_specs import output_topics, queue_topics
+from resolver.kafka.topics import ensure_topics
+from resolver.protocol import (
+    Half,
+    HalfAt,
+    Names,
+    Outcome,
+    Resolution,
+    Source,
+    commit_record,
+    decode_resolution,
+)
+from resolver.resolve.delivery import Delivery
+from resolver.resolve.delivery.marker import MarkerGroup
+from resolver.resolve.delivery.packed import Decision, as_output
+from resolver.settings import Settings
+from resolver.spark.points import Point
+from tests.support.leftovers import wait_until
+from tests.support.patience import PATIENCE_SECONDS
+
+from .real_topic import values
+from .second_node import NODE, SecondNode, have_kafkas_topics_made
+
+FIRST = 1
+Deliveries = Callable[[], Delivery]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, SecondNode]]:
+    """Return a broker, and a second node that leads the topics to be parked."""
+    folder: Path = tmp_path_factory.mktemp("nodes")
+    soon = Security({"broker.session.timeout.ms": 6_000})  # a node that comes again is taken then
+    with Broker(folder / "first", security=soon) as first:
+        have_kafkas_topics_made(first)
+        second = SecondNode(first, folder / "second")
+        second.start()
+        try:
+            yield first, second
+        finally:
+            second.stop()
+
+
+class Site:
+    """A prefix of its own, a real topic that only the second node has, and one that stays well."""
+
+    def __init__(self, first: Broker, second: SecondNode, prefix: str) -> None:
+        self.settings = Settings(bootstrap_servers=first.bootstrap, topic_prefix=prefix, queues=1)
+        self.names = Names(prefix)
+        self.node = second
+        self.sick, self.well = (f"{what}-{uuid.uuid4().hex[:8]}" for what in ("sick", "well"))
+        admin = AdminClient({"bootstrap.servers": first.bootstrap})
+        halves, ops = queue_topics(self.settings)
+        like = {**halves.config, **ops.config}
+        specs = [halves, ops, *output_topics(self.settings, [], like, like)]
+        topics = {spec.name: dict(spec.config) for spec in specs} | {self.well: {}}
+        on_first = [
+            NewTopic(name, 1, replica_assignment=[[FIRST]], config=config)
+            for name, config in topics.items()
+        ]
+        for made in admin.create_topics(on_first).values():
+            made.result(PATIENCE_SECONDS)
+        second.make_topic(self.sick)
+        ensure_topics(admin_client(self.settings), self.settings)
+        self._offset = 0
+
+    def batch(self, *topics: str) -> list[bytes]:
+        """Return decisions: for each topic a commit, with the next half's offset as its value."""
+        begin, self._offset = self._offset, self._offset + len(topics)
+        places = enumerate(topics, begin)
+        return [msgpack.packb([self.commit(offset, topic, "q") for offset, topic in places])]
+
+    def commit(self, offset: int, topic: str, query: str) -> Decision:
+        """Return a commit as the checkpoint with this query decides it."""
+        half = Half(str(offset), "orders", topic, 0, b"key", str(offset).encode(), [("a", None)])
+        at = HalfAt(
+            0, offset, time.time_ns() // 1_000_000, half, half.to_record(self.names.half, 0).headers
+        )
+        said = Resolution(
+            transaction_id=str(offset), queue=0, offset=offset, outcome=Outcome.COMMIT,
+            source=Source.END, group="orders", topic=topic, op_offset=0, checks=0, answered=0,
+            born_at=0, stored_at=at.stored_at_ms, ended_at=0, decided_at=0, batch_id=0,
+            query_id=query,
+        )  # fmt: skip
+        outcome = as_output(said.to_record(self.names.resolution))
+        return Decision(as_output(commit_record(at)), outcome, msgpack.packb(at.all_headers))
+
+    def store_halves(self) -> None:
+        """Let the half topic have a record at each offset that was used."""
+        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
+        for _ in range(self._offset):
+            producer.produce(self.names.half, partition=0)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        place = TopicPartition(topic, 0, offset)
+        admin = admin_client(self.settings)  # the client has to live until it has answered
+        admin.delete_records([place])[place].result(PATIENCE_SECONDS)
+
+    def lane(self) -> int:
+        """Return the lane's offset in the marker."""
+        group = MarkerGroup(self.settings)
+        found = group.read()
+        group.close()
+        assert found is not None and found.lane is not None
+        return found.lane
+
+    def delivered(self, topic: str) -> list[int]:
+        """Return the offsets of the halves of which a topic has the messages, in its order."""
+        return [int(value) for value in self.values(topic)]
+
+    def outcomes(self) -> list[int]:
+        """Return the offsets of the halves that have an outcome, in order."""
+        said = map(decode_resolution, self.values(self.names.resolution))
+        return sorted(one.offset for one in said)
+
+    def values(self, topic: str) -> list[bytes]:
+        return [value or b"" for value in values(self.settings, topic)]
+
+
+@pytest.fixture
+def site(nodes: tuple[Broker, SecondNode], prefix: str) -> Iterator[Site]:
+    first, second = nodes
+    yield Site(first, second, prefix)
+    second.go_on()
+    second.start()
+
+
+@pytest.fixture
+def deliveries(site: Site) -> Iterator[Deliveries]:
+    """Return what makes and starts deliveries of one checkpoint; they are closed at the end."""
+    made: list[Delivery] = []
+
+    def make() -> Delivery:
+        made.append(Delivery(site.settings, "checkpoint"))
+        made[-1].start(is_new=len(made) == 1)
+        return made[-1]
+
+    yield make
+    for delivery in made:
+        delivery.close()
+
+
+def released(delivery: Delivery) -> None:
+    """Let a delivery look after what is parked until nothing is."""
+
+    def is_empty() -> bool:
+        delivery.release()
+        return not delivery.has_parked
+
+    wait_until(is_empty)
+
+
+def test_a_topic_without_a_leader_lets_all_others_pass(
+    site: Site, deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane is read in several chunks, some of which have releases alone."""
+    monkeypatch.setattr("resolver.resolve.delivery.lane._CHUNK_RECORDS", 2)
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    site.node.stop()
+    delivery.deliver(1, site.batch(site.sick, site.well, site.sick))
+    delivery.deliver(2, site.batch(site.well, site.sick))
+    assert site.delivered(site.well) == [1, 3, 5]
+    assert site.outcomes() == [0, 1, 3, 5]
+    site.node.start()
+    delivery.deliver(3, site.batch(site.sick, site.well))  # behind what is parked
+    released(delivery)
+    delivery.deliver(4, site.batch(site.sick, site.well))
+    assert site.delivered(site.sick) == [0, 2, 4, 6, 7, 9]
+    assert site.delivered(site.well) == [1, 3, 5, 8, 10]
+    assert site.outcomes() == list(range(11))
+
+
+def test_while_a_leader_is_silent_others_pass_and_a_replaced_resolver_writes_nothing(
+    site: Site, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The transaction of the first attempt can't end: another transactional id is used."""
+    first = deliveries()
+    first.deliver(0, site.batch(site.sick, site.well))
+    site.node.pause()
+    first.deliver(1, site.batch(site.sick, site.well))
+    assert site.delivered(site.well) == [1, 3]
+    assert f"going on as {site.names.resolver}-1" in caplog.text
+    batch = site.batch(site.sick, site.well)
+    second = deliveries()
+    second.deliver(2, batch)
+    with pytest.raises(Replaced):
+        first.deliver(2, batch)
+    site.node.go_on()
+    with pytest.raises(Replaced):
+        released(first)
+    released(second)
+    second.deliver(3, site.batch(site.sick))
+    assert site.delivered(site.sick) == [0, 2, 4, 6]
+    assert site.delivered(site.well) == [1, 3, 5]
+    assert site.outcomes() == list(range(7))
+
+
+def test_what_is_parked_is_known_after_each_start(
+    site: Site, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One instance is closed, and one has just gone. At last an operator deletes what is over."""
+    site.node.stop()
+    closed = deliveries()
+    closed.deliver(0, site.batch(site.sick, site.well))
+    closed.close()
+    gone = deliveries()
+    assert gone.has_parked
+    gone.deliver(1, site.batch(site.sick, site.well))
+    last = deliveries()
+    site.node.start()
+    last.deliver(2, site.batch(site.sick, site.well))
+    released(last)
+    assert not deliveries().has_parked
+    assert [b'"topic"' in value for value in site.values(site.names.parked)] == [False] * 3 + [True]
+    site.delete_before(site.names.parked, site.lane())
+    assert site.values(site.names.parked) == []
+    assert not deliveries().has_parked
+    assert "has lost records" not in caplog.text
+    assert site.delivered(site.sick) == [0, 2, 4]
+    assert site.delivered(site.well) == [1, 3, 5]
+    assert site.outcomes() == list(range(6))
+
+
+def test_a_release_of_which_the_answer_is_lost_is_not_repeated(
+    site: Site, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well, site.sick))
+    site.node.start()
+    with failing_once(Point.COMMITTED) as lost:
+        released(delivery)
+    assert lost
+    assert site.delivered(site.sick) == [0, 2]
+    assert site.outcomes() == [0, 1, 2]
+
+
+def test_a_release_that_fails_is_postponed(
+    site: Site, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No record of it is acknowledged, and no batch waits for another attempt."""
+    caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    site.node.start()
+    with failing_once(Point.OPEN) as failed:
+
+        def has_failed() -> bool:
+            delivery.release()
+            return bool(failed)
+
+        wait_until(has_failed)
+    assert f"what waits for topic {site.sick} is written later" in caplog.text
+    assert "trying again" not in caplog.text
+    assert delivery.has_parked
+    delivery.deliver(1, site.batch(site.well, site.sick))
+    assert site.delivered(site.well) == [1, 2]
+    released(delivery)
+    assert site.delivered(site.sick) == [0, 3]
+    assert site.outcomes() == list(range(4))
+
+
+def test_a_rebuild_decides_anew_what_is_parked(site: Site, deliveries: Deliveries) -> None:
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    delivery.close()
+    site.store_halves()
+    rebuilt = Delivery(site.settings, "another checkpoint")
+    rebuilt.start(is_new=True, rebuild=True, planned=lambda: 0)  # some of batch 0 may be visible
+    assert not rebuilt.has_parked
+    rebuilt.deliver(0, [msgpack.packb([site.commit(0, site.sick, "another")])])
+    assert len(site.values(site.names.parked)) == 3  # what was dropped, the release, the new one
+    site.node.start()
+    released(rebuilt)
+    rebuilt.close()
+    wait_until(lambda: site.delivered(site.sick) == [0])  # until its transaction has ended
+    assert site.outcomes() == [0, 1]
+
+
+def test_a_rebuild_is_refused_if_only_the_lane_still_has_a_message(
+    site: Site, deliveries: Deliveries
+) -> None:
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    delivery.close()
+    site.store_halves()
+    site.delete_before(site.names.half, 1)
+    rebuilt = Delivery(site.settings, "another checkpoint")
+    with pytest.raises(ResolverError, match="without --rebuild"):
+        rebuilt.start(is_new=True, rebuild=True)
+    rebuilt.close()
+    site.node.start()
+    released(deliveries())
+    wait_until(lambda: site.delivered(site.sick) == [0])  # until its transaction has ended
+    assert site.outcomes() == [0, 1]
+
+
+def test_parked_messages_that_were_deleted_are_told_of(
+    site: Site, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well, site.sick))
+    site.delete_before(site.names.parked, 1)
+    site.node.start()
+    released(delivery)
+    assert f"1 messages to {site.sick} were parked, and are not found" in caplog.text
+    assert "txresolver audit --topics" in caplog.text
+    wait_until(lambda: site.delivered(site.sick) == [2])  # until its transaction has ended
+
+
+def test_too_few_replicas_in_sync_park_a_topic_too(site: Site, deliveries: Deliveries) -> None:
+    admin = AdminClient({"bootstrap.servers": site.settings.bootstrap_servers})
+    both = NewTopic(
+        f"both-{site.sick}", 1, replica_assignment=[[FIRST, NODE]],
+        config={"min.insync.replicas": "2"},
+    )  # fmt: skip
+    admin.create_topics([both])[both.topic].result(PATIENCE_SECONDS)
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(both.topic, site.well))
+    site.node.stop()
+    delivery.deliver(1, site.batch(both.topic, site.well))
+    assert site.delivered(site.well) == [1, 3]
+    site.node.start()
+    released(delivery)
+    assert site.delivered(both.topic) == [0, 2]
+    assert site.outcomes() == list(range(4))
+
+
+@contextmanager
+def failing_once(point: Point) -> Iterator[list[str]]:
+    """Let Kafka's answer be lost right at the next such point that the log tells of."""
+    lost: list[str] = []
+
+    class Losing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if point in (record.args or ()) and not lost:
+                lost.append(record.getMessage())
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    logger, losing = logging.getLogger("resolver.resolve.delivery"), Losing()
+    logger.addHandler(losing)
+    try:
+        yield lost
+    finally:
+        logger.removeHandler(losing)
