@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from resolver.broker import Broker
 from resolver.resolve.job import Resolve
 from resolver.settings import Settings
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.world import World
 
 QUEUES = 2
@@ -42,6 +43,6 @@ def resolving(spark: SparkSession, world: World, tmp_path: Path) -> Resolving:
             yield job
             job.raise_failure()
         finally:
-            job.stop(30)
+            job.stop(PATIENCE_SECONDS)
 
     return run

@@ -63,7 +63,7 @@ class SecondNode:
             return
         command = [*self._java, "kafka.Kafka", "server.properties"]
         self._node = Guarded(command, self._home, self._home / "node.out", keep=())
-        wait_until(lambda: NODE in self._admin.list_topics(timeout=10).brokers)
+        wait_until(lambda: NODE in self._admin.list_topics(timeout=PATIENCE_SECONDS).brokers)
 
     def stop(self) -> None:
         """Stop it in order: Kafka knows at once that it is gone."""
@@ -101,7 +101,7 @@ class SecondNode:
         wait_until(lambda: self._is_led(topic))
 
     def _is_led(self, topic: str) -> bool:
-        found = self._admin.list_topics(timeout=10).topics.get(topic)
+        found = self._admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(topic)
         return found is not None and all(one.leader > 0 for one in found.partitions.values())
 
 

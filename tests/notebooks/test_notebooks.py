@@ -97,7 +97,9 @@ def run(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     monkeypatch.setenv("TXRESOLVER_HOME", str(home))
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     place = {"metadata": {"path": str(FOLDER)}}
-    NotebookClient(notebook, timeout=PATIENCE_SECONDS, resources=place).execute()
+    NotebookClient(
+        notebook, timeout=PATIENCE_SECONDS, startup_timeout=PATIENCE_SECONDS, resources=place
+    ).execute()
     outputs = [
         output
         for cell in notebook.cells
@@ -113,6 +115,7 @@ def run(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     return Shown("\n".join(texts), sum("image/png" in data for data in shown))
 
 
+@pytest.mark.gate
 def test_transactions_are_counted(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = run("transactions", told.home, monkeypatch)
     assert f"**{TRANSACTIONS} transactions**" in shown.text

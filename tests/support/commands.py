@@ -31,6 +31,8 @@ class Command:
     ) -> None:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        self._seen = len(self.said())  # what another command has said there does not count
         with log.open("ab") as output, (errors or log).open("ab") as error_output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "resolver", *arguments],
@@ -39,7 +41,6 @@ class Command:
                 cwd=cwd,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             )
-        self._seen = 0
 
     def said(self) -> str:
         return self._log.read_text(errors="replace")

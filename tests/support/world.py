@@ -36,6 +36,14 @@ from tests.support.patience import PATIENCE_SECONDS
 COMMIT = TransactionStatus.COMMIT_MESSAGE
 ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
 UNKNOWN = TransactionStatus.UNKNOWN
+#: What librdkafka says of a partition until all brokers know its leader.
+_NO_LEADER_YET = {
+    KafkaError._TIMED_OUT,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 
 
 @dataclass(frozen=True)
@@ -284,8 +292,9 @@ class Reader:
             try:
                 return int(self._consumer.get_watermark_offsets(place, 30)[1])
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > until:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > until:
                     raise
+                time.sleep(0.05)
 
 
 def header(message: Message, name: str) -> str | None:
