@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 from resolver.broker import Broker
 from tests.support import databases
+from tests.support.patience import LIMIT_SECONDS
 from tests.support.secured import SecuredBroker, Users
+from tests.support.time_limit import children, end
+
+TESTS = Path(__file__).parent
+os.environ["PYTEST_TIMEOUT"] = str(LIMIT_SECONDS)  # pytest-timeout reads it
 
 # A JVM that lives for seconds only does better without its second compiler. All tests together take
 # more than the 48 MB that Java then has for code, and would be interpreted from there on.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JVM)
+
+# A busy machine may take any time for an example. The gate has the same examples each time.
+settings.register_profile(
+    "all", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("gate", settings.get_profile("all"), derandomize=True)
+settings.load_profile("all")
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +91,22 @@ def prefix() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as quick what is: scripts/test --quick runs it."""
+    """All unit tests are in the gate; of the others those that are marked."""
     for item in items:
-        folders = item.path.relative_to(Path(__file__).parent).parts
-        if folders[0] in ("unit", "kafka", "sql") and not item.get_closest_marker("slow"):
-            item.add_marker("quick")
+        if item.path.relative_to(TESTS).parts[0] == "unit":
+            item.add_marker("gate")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """End the processes that a test has started and, as it was cut off, has not ended."""
+    before = children()
+    try:
+        return (yield)
+    except pytest.fail.Exception as failure:
+        if str(failure).startswith("Timeout"):
+            end(children() - before)
+        raise
 
 
 @pytest.hookimpl(trylast=True)
@@ -90,3 +117,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if reporter and skipped and session.exitstatus == pytest.ExitCode.OK:
         reporter.write_line(f"error: {len(skipped)} tests were skipped")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the minutes went, by folder: those of all processes, added up."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in chain(*terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            seconds["/".join(report.nodeid.split("/")[:2])] += report.duration
+    terminalreporter.section("minutes by folder")
+    for folder, spent in sorted(seconds.items(), key=itemgetter(1), reverse=True):
+        terminalreporter.write_line(f"{spent / 60:6.1f} {folder}")

@@ -7,10 +7,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.time_limit import takes
 from tests.support.world import ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Submit
@@ -21,6 +23,8 @@ from .standalone import Cluster
 MOST_LINES = 60
 
 
+@pytest.mark.gate
+@takes(500, "a cluster with its first jobs, and their second start")
 def test_each_is_delivered_and_lands_once_over_a_restart(
     submit: Submit, world: World, cluster: Cluster, tmp_path: Path
 ) -> None:

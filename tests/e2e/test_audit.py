@@ -24,6 +24,7 @@ from resolver.views import Filter, Ledger
 from resolver.what_if import compare, read_history
 from tests.support.commands import command
 from tests.support.leftovers import wait_until
+from tests.support.time_limit import takes
 
 from .copied import Copy, as_if_of, more
 from .damage import FAR, Damage, damage_tables, harmless_changes, is_malformed_half
@@ -41,12 +42,19 @@ def beside() -> list[Report]:
 
 @pytest.fixture(scope="module")
 def story(
+    request: pytest.FixtureRequest,
     spark: SparkSession,
     kafka: Broker,
     tmp_path_factory: pytest.TempPathFactory,
     beside: list[Report],
 ) -> Iterator[Story]:
+    is_asked = {item.name for item in request.session.items} & {
+        "test_it_holds_beside_the_running_resolver"
+    }
+
     def audit_now(running: Story) -> None:
+        if not is_asked:
+            return
         wait_until(lambda: _has_rows(running.tables / "half"))
         beside.append(audit(spark, running, running.tables, topics=True))
 
@@ -65,12 +73,15 @@ def audit(spark: SparkSession, story: Story, tables: Path, topics: bool) -> Repo
     return audited(spark, story.settings, str(tables), topics, ALL)
 
 
+@takes(600, "the story of the ledger, and an audit beside it")
 def test_it_holds_beside_the_running_resolver(story: Story, beside: list[Report]) -> None:
     (report,) = beside
     assert report.holds, "\n".join(report.lines())
     assert report.counts["halves"] > 0
 
 
+@pytest.mark.gate
+@takes(400, "the story of the ledger, which all tests here share")
 def test_it_holds_when_all_has_landed(spark: SparkSession, story: Story) -> None:
     report = audit(spark, story, story.tables, topics=True)
     assert report.holds, "\n".join(report.lines())
@@ -133,6 +144,8 @@ def test_a_message_behind_one_with_a_later_op_is_found(
     assert found.examples[0].detail.startswith(said)
 
 
+@pytest.mark.gate
+@takes(300, "an audit by the command, with a JVM of its own")
 def test_it_finds_each_damage(story: Story, tmp_path: Path, kafka: Broker) -> None:
     copy = Copy(story, tmp_path / "tables")
     forget_landed(story)

@@ -14,8 +14,7 @@ import pytest
 from tests.faults.results import Results
 from tests.support.leftovers import processes_in, wait_until
 from tests.support.patience import WHOLE_RUN_SECONDS
-
-pytestmark = pytest.mark.slow
+from tests.support.time_limit import takes
 
 #: In one world, as they are few: its first start, when all tables are made, takes longest.
 CHOSEN = ["kill resolver and broker in the Kafka transaction", "halt resolver", "kill producers"]
@@ -29,6 +28,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         process.kill()
 
 
+@takes(1_500, "two starts of a campaign, three rounds and an audit")
 def test_nothing_is_lost_doubled_or_wrongly_delivered(home: Path, tmp_path: Path) -> None:
     """Interrupted while its world starts it leaves no process, and then it goes on."""
     log, results = tmp_path / "campaign.log", Results(home / "results.jsonl")

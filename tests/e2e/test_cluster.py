@@ -14,8 +14,6 @@ from tests.faults.node import Node
 from tests.faults.power import lose_power, preloaded
 from tests.support.leftovers import processes_in, wait_until
 
-pytestmark = pytest.mark.slow
-
 TOPIC, ALONE = "copied", "alone"
 COUNT = 500
 _SECONDS = 60.0

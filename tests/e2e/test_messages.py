@@ -27,6 +27,7 @@ PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 ANY_BYTES = bytes(range(256))
 
 
+@pytest.mark.gate
 def test_messages_are_delivered_bit_for_bit(world: World, resolving: Resolving) -> None:
     repeated: Headers = [("a", b"1"), ("b", None), ("a", ANY_BYTES), ("a", b""), ("ключ", b"x")]
     fields: list[dict[str, Any]] = [
@@ -90,6 +91,7 @@ def test_keys_go_where_the_java_partitioner_puts_them(
         assert message.partition() == expected, key
 
 
+@pytest.mark.gate
 def test_malformed_records_are_quarantined_and_their_neighbours_unharmed(
     world: World, resolving: Resolving
 ) -> None:
@@ -136,7 +138,9 @@ def test_malformed_records_are_quarantined_and_their_neighbours_unharmed(
     assert set(outcomes.values()) == {"COMMIT"}
 
 
-@pytest.mark.parametrize("fault", ["topic", "partition", "size", "compacted"])
+@pytest.mark.parametrize(
+    "fault", [pytest.param("topic", marks=pytest.mark.gate), "partition", "size", "compacted"]
+)
 def test_what_cannot_be_delivered_does_not_stop_its_neighbours(
     world: World, resolving: Resolving, fault: str
 ) -> None:

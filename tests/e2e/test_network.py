@@ -26,7 +26,6 @@ from tests.faults.network.rules import ANSWER, REQUEST, Selection
 from tests.faults.scenery import Scenery
 from tests.support.leftovers import wait_until
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
 #: Late requests, each of which loses or doubles messages without a new epoch.

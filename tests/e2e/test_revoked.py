@@ -25,6 +25,7 @@ def sent(at: HalfAt) -> Sent:
     return Sent(at.half, at.queue, at.offset, at.stored_at_ms)
 
 
+@pytest.mark.gate
 def test_what_its_producer_has_delivered_is_not_delivered_again(
     world: World, resolving: Resolving
 ) -> None:
@@ -42,6 +43,7 @@ def test_what_its_producer_has_delivered_is_not_delivered_again(
     assert world.reader(world.names.quarantine).all() == []
 
 
+@pytest.mark.gate
 def test_a_producer_that_dies_in_its_transaction_is_revoked_and_the_half_checked(
     world: World, resolving: Resolving
 ) -> None:

@@ -22,6 +22,7 @@ SOON = {
 }
 
 
+@pytest.mark.gate
 def test_three_of_ten_are_committed_and_three_rolled_back_by_their_checks(
     world: World, resolving: Resolving, monkeypatch: pytest.MonkeyPatch
 ) -> None:

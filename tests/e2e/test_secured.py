@@ -19,6 +19,7 @@ from resolver.protocol import Element, Half, Op
 from tests.support.commands import Command, command
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.secured import SecuredBroker, Site
+from tests.support.time_limit import takes
 from tests.support.world import COMMIT, ROLLBACK, World, header, place_of
 
 LISTENER = """
@@ -92,6 +93,8 @@ def config(site: Site, folder: Path, user: str, *more: str, java_login: str = ""
     return path
 
 
+@pytest.mark.gate
+@takes(400, "the start of up, and an audit by the command")
 def test_all_works_by_the_granted_rights_and_no_password_is_seen(
     site: Site, world: World, tmp_path: Path
 ) -> None:
@@ -147,10 +150,9 @@ def test_all_works_by_the_granted_rights_and_no_password_is_seen(
 @pytest.mark.parametrize(
     "asked",
     [
-        ["up", "--home={home}", "--verbose"],
-        ["topics", "create"],
+        pytest.param(["up", "--home={home}", "--verbose"], id="up", marks=pytest.mark.gate),
+        pytest.param(["topics", "create"], id="topics"),
     ],
-    ids=lambda asked: asked[0],
 )
 def test_a_wrong_password_is_said_and_not_shown(
     site: Site, tmp_path: Path, asked: list[str]

@@ -21,6 +21,7 @@ from .conftest import QUEUES, Resolving
 PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 
 
+@pytest.mark.gate
 def test_a_second_resolver_is_refused_and_the_first_goes_on(
     world: World, resolving: Resolving
 ) -> None:
@@ -33,6 +34,7 @@ def test_a_second_resolver_is_refused_and_the_first_goes_on(
         assert len(world.committed(2)) == 2
 
 
+@pytest.mark.gate
 def test_a_rebuild_takes_over_and_doubles_nothing(
     world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -30,22 +30,23 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 FAST: dict[str, Any] = {"transaction_timeout_ms": 1_000, "transaction_check_interval_ms": 60_000}
 
 
+@pytest.mark.gate
 def test_no_check_where_the_op_was_stored_in_time_however_late_it_is_read(
     world: World, resolving: Resolving
 ) -> None:
     """A backlog, long overdue by the clock, and a small limit per batch."""
     with resolving("first"):
         pass
-    halves = 300
+    halves, in_time = 300, FAST | {"transaction_timeout_ms": 5_000}  # for 25 ops, one by one
     for _ in range(halves // 50):
         for queue in (0, 1):
             sent = world.send_halves((world.message() for _ in range(25)), queue)
             for one in sent:
                 world.end(one)
     lone = world.send_half()
-    _let_pass(lone.stored_at_ms + FAST["transaction_timeout_ms"])
+    _let_pass(lone.stored_at_ms + in_time["transaction_timeout_ms"])
 
-    with resolving("first", max_offsets_per_trigger=60, **FAST):
+    with resolving("first", max_offsets_per_trigger=60, **in_time):
         outcomes = world.outcomes(halves)
         checks = world.checks(1)
 
@@ -129,6 +130,7 @@ def test_a_producers_clock_an_hour_off_changes_nothing(world: World, resolving: 
         assert waited > FAST["transaction_timeout_ms"]
 
 
+@pytest.mark.gate
 def test_what_is_asked_about_while_it_still_runs_is_rolled_back_on_both_sides(
     world: World, resolving: Resolving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from resolver.spark.points import Point
 from tests.support.commands import Command, command
+from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.time_limit import takes
 from tests.support.world import ROLLBACK, World, header
 
 QUEUES = 2
@@ -41,36 +44,38 @@ def _send(world: World, count: int) -> int:
     return committed
 
 
+@pytest.mark.gate
+@takes(500, "four starts of up")
 def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubled(
     world: World, tmp_path: Path
 ) -> None:
-    """kill -9, once while records of an open Kafka transaction are on their way."""
+    """kill -9, first while records of an open Kafka transaction are on their way."""
     home = tmp_path / "home"
     arguments = _up(world, home, "--set=max_offsets_per_trigger=6000")
-    log = tmp_path / "up.log"
-    with command(*arguments, log=log) as up:
+    with command(*arguments, log=tmp_path / "first.log") as up:
         up.until_said("ready:")
-        committed = _send(world, 10_000)
-        up.until_said(Point.OPEN)
+        sent, committed = 10_000, _send(world, 10_000)
+        more_sent, more_committed = _halt_inside_a_transaction(up, world)
         up.kill()
+    sent, committed = sent + more_sent, committed + more_committed
     for moment in (Point.COMMITTED, "took over"):
-        committed += _send(world, 1_000)
-        with command(*arguments, log=log) as up:
+        sent, committed = sent + 1_000, committed + _send(world, 1_000)
+        with command(*arguments, log=tmp_path / f"{moment}.log") as up:
             up.until_said(moment)
             up.kill()
-    with command(*arguments, log=log) as up:
+    with command(*arguments, log=tmp_path / "last.log") as up:
         up.until_said("ready:")
-        resolutions = world.resolutions(12_000)
+        resolutions = world.resolutions(sent)
         delivered = world.committed(committed)
         # Each killed JVM has left one, and they are removed.
         assert len(list((home / "spark" / "tmp").glob("librocksdbjni*"))) == 1
         up.signal(signal.SIGTERM)
         assert up.exit_code() == 0
 
-    assert len(resolutions) == 12_000
+    assert len(resolutions) == sent
     assert Counter(said.outcome.value for said in resolutions) == {
         "COMMIT": committed,
-        "ROLLBACK": 12_000 - committed,
+        "ROLLBACK": sent - committed,
     }
     assert Counter(header(one, "HALF_OFFSET") for one in delivered) == {
         f"{said.queue}:{said.offset}": 1 for said in resolutions if said.outcome == "COMMIT"
@@ -149,8 +154,7 @@ def test_after_each_misfortune_it_goes_on_or_says_in_a_line_why_not(
     with command(*_up(world, home, *limits), log=tmp_path / "up.log") as up:
         up.until_said("ready:")
         halves, committed = _halt_inside_a_transaction(up, world)
-        while world.has_open_transaction(world.names.resolution):
-            pass
+        wait_until(lambda: not world.has_open_transaction(world.names.resolution))
         up.signal(signal.SIGCONT)
         up.until_said("is not written yet")
         assert len(world.resolutions(halves)) == halves
@@ -179,7 +183,9 @@ def test_after_each_misfortune_it_goes_on_or_says_in_a_line_why_not(
 def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
     """Halt it when Kafka has records of an open transaction; return halves sent, and commits."""
     halves, committed = 0, 0
+    until = time.monotonic() + PATIENCE_SECONDS
     while True:
+        assert time.monotonic() < until, f"no open transaction was met with {halves} halves"
         halves, committed = halves + 2_000, committed + _send(world, 2_000)
         up.until_said(Point.OPEN)
         up.signal(signal.SIGSTOP)

@@ -180,6 +180,7 @@ FORBIDDEN = [
 ]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("forbidden", FORBIDDEN)
 def test_what_is_not_granted_is_refused(site: Site, forbidden: str) -> None:
     user, act, what = forbidden.split()
@@ -259,7 +260,7 @@ def refused(asked: Future[Any]) -> int | None:
 def be(site: Site, options: dict[str, str], transactional_id: str) -> int | None:
     producer = Producer({**options, "transactional.id": transactional_id})
     try:
-        producer.init_transactions(30)
+        producer.init_transactions(PATIENCE_SECONDS)
     except KafkaException as error:
         return int(error.args[0].code())
     return None

@@ -84,6 +84,7 @@ def agent_of(
         yield agent
 
 
+@pytest.mark.gate
 def test_a_check_is_answered_in_its_queue(
     topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -145,6 +145,7 @@ def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTop
     assert sorted(states(topics)) == ["COMMIT_MESSAGE"] * 50 + ["UNKNOWN"] * 50
 
 
+@pytest.mark.gate
 def test_a_block_ends_as_it_does_and_a_cancelled_one_is_unknown(topics: ProtocolTopics) -> None:
     async def scenario() -> None:
         async with producer_of(topics) as producer:

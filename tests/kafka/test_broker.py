@@ -81,6 +81,7 @@ def taken() -> Iterator[int]:
         yield other.getsockname()[1]
 
 
+@pytest.mark.gate
 def test_messages_and_the_port_survive_a_restart(tmp_path: Path) -> None:
     with Broker(tmp_path) as broker:
         bootstrap, first = broker.bootstrap, broker.pid

@@ -101,6 +101,7 @@ def test_a_replay_that_decides_otherwise_is_refused(deliveries: Deliveries, real
         delivery.deliver(3, _parts(_message(real, b"that")))
 
 
+@pytest.mark.gate
 def test_a_checkpoint_older_than_its_marker_is_refused(deliveries: Deliveries, real: str) -> None:
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
@@ -162,6 +163,7 @@ def test_once_a_half_was_fast_the_marker_says_so_for_good(
     assert said["needs"] == _marked(settings)["needs"]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("more", "said"),
     [

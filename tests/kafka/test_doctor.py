@@ -194,6 +194,7 @@ def test_without_a_broker_it_says_so_and_goes_on_with_the_rest(home: Home) -> No
     assert {"Java", "disk", "version"} <= {one.about for one in findings}
 
 
+@pytest.mark.gate
 def test_the_command_exits_by_the_worst_and_programs_get_json(
     settings: Settings, home: Home
 ) -> None:

@@ -26,7 +26,7 @@ from .protocol_topics import ProtocolTopics, until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
-#: Where scripts/setup --tests installs the packages of the Node.js example.
+#: Where scripts/setup --all-tests installs the packages of the Node.js example.
 NODE_PACKAGES = ROOT / ".venv" / "examples-node" / "node_modules"
 BUILD_SECONDS = 900
 PATIENCE_SECONDS = 120
@@ -63,7 +63,7 @@ class Example(NamedTuple):
 
 def node(folder: Path) -> Example:
     program = shutil.which("node", path=PATH)
-    assert program and NODE_PACKAGES.exists(), "run scripts/setup --tests"
+    assert program and NODE_PACKAGES.exists(), "run scripts/setup --all-tests"
     shutil.copytree(EXAMPLES / "node", folder / "node")
     (folder / "node" / "node_modules").symlink_to(NODE_PACKAGES)
     return Example(folder / "node", [program, "producer.js"], [program, "agent.js"])
@@ -71,7 +71,7 @@ def node(folder: Path) -> Example:
 
 def go(folder: Path) -> Example:
     compiler = shutil.which("go", path=PATH)
-    assert compiler, "run scripts/setup --tests"
+    assert compiler, "run scripts/setup --all-tests"
     program = str(folder / "example")
     command = [compiler, "build", "-o", program, "."]
     subprocess.run(command, cwd=EXAMPLES / "go", check=True, timeout=BUILD_SECONDS)

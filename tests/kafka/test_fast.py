@@ -139,8 +139,9 @@ def test_a_fast_message_is_what_the_resolver_would_deliver_to_the_last_byte(
     assert sorted(map(repr, map(content, both))) == sorted(2 * [repr(content(m)) for m in fast])
 
 
+@pytest.mark.gate
 def test_message_and_op_appear_together(topics: FastTopics) -> None:
-    with topics.producer() as producer:
+    with topics.producer(fast_immunity_ms=60_000) as producer:
         tx = producer.begin(topics.message(b"lamp", key=b"k"))
         assert topics.seen() == [] and topics.ops() == []
         assert tx.commit(wait=True) is True
@@ -454,7 +455,9 @@ def network(kafka: Broker) -> Iterator[Network]:
     network.proxy.close()
 
 
-@pytest.mark.parametrize("fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, Fate.HOLD])
+@pytest.mark.parametrize(
+    "fate", [Fate.LOSE_ANSWER, Fate.LOSE_REQUEST, pytest.param(Fate.HOLD, marks=pytest.mark.gate)]
+)
 def test_after_an_end_that_may_have_been_sent_twice_the_id_is_given_up(
     topics: FastTopics, network: Network, fate: Fate
 ) -> None:

@@ -21,8 +21,6 @@ from resolver.protocol import Half
 from .fast_topics import FastTopics
 from .kafka_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, Fate, KafkaProxy
 
-pytestmark = pytest.mark.slow
-
 SECONDS = 25.0
 THREADS = 6
 #: Requests of the fast lane, of which one is disturbed.

@@ -192,7 +192,9 @@ def deliver_with_a_late(network: Network, late: Late, batches: int) -> None:
             delivery.deliver(number, network.batch(number))
 
 
-@pytest.mark.parametrize("how", [Fate.HOLD, Fate.HOLD_SILENTLY])
+@pytest.mark.parametrize(
+    "how", [pytest.param(Fate.HOLD, marks=pytest.mark.gate), Fate.HOLD_SILENTLY]
+)
 def test_a_late_commit_is_refused(
     network: Network, caplog: pytest.LogCaptureFixture, how: Fate
 ) -> None:

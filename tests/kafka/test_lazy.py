@@ -88,6 +88,7 @@ def test_a_send_without_brokers_raises_and_stores_nothing(
     assert topics.read(topics.names.half) == []
 
 
+@pytest.mark.gate
 def test_when_brokers_come_the_producer_sends_and_its_agent_answers(
     kafka: Broker, topics: ProtocolTopics, port: int
 ) -> None:

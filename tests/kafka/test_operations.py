@@ -187,6 +187,7 @@ def all_ids() -> set[str]:
     return {f"{number % 2}:{number // 2}" for number in range(MANY)}
 
 
+@pytest.mark.gate
 def test_settle_sends_the_operator_s_ends(site: Site) -> None:
     site.fill(None)
     site.run("settle", "0:0", "--commit", "--reason=paid by hand", "--actor=ada", "--wait=0")
@@ -197,6 +198,7 @@ def test_settle_sends_the_operator_s_ends(site: Site) -> None:
     assert [(one.offset, one.transaction_id) for one in op.elements] == [(0, "tx-0-0")]
 
 
+@pytest.mark.gate
 def test_ask_sends_an_operator_s_question(site: Site) -> None:
     site.fill(None)
     said = site.run("ask", "--group=orders", "--reason=it is back", "--yes")
@@ -206,6 +208,7 @@ def test_ask_sends_an_operator_s_question(site: Site) -> None:
     assert all(op.actor for op in ops)
 
 
+@pytest.mark.gate
 def test_resume_stores_the_half_once_more_with_the_old_one_s_name(site: Site) -> None:
     site.fill("DISCARD")
     site.run("resume", "tx-1-0", "--reason=the topic is there")
@@ -217,6 +220,7 @@ def test_resume_stores_the_half_once_more_with_the_old_one_s_name(site: Site) ->
     assert again.headers() == [*sent, (RESUMES, b"1:0")]
 
 
+@pytest.mark.gate
 def test_replay_writes_the_commit_once_more(site: Site) -> None:
     site.fill("COMMIT")
     site.topics.make_real(f"{site.topics.names.prefix[:-1]}again")
@@ -317,7 +321,9 @@ def test_two_operators_at_the_same_moment_resume_each_message_once(site: Site) -
     assert sum(row["hit"] for row in OperationTable(str(site.tables)).all()) == MANY
 
 
-@pytest.mark.parametrize("kind", ["resume", "settle", "ask", "replay"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("resume", marks=pytest.mark.gate), "settle", "ask", "replay"]
+)
 def test_killed_in_the_middle_and_begun_again_nothing_is_done_twice(site: Site, kind: str) -> None:
     """kill -9: once between two chunks, and once in the midst of one, with its claim written."""
     site.fill({"resume": "UNDELIVERABLE", "replay": "COMMIT"}.get(kind), MANY)
@@ -389,6 +395,7 @@ def test_without_the_topic_of_claims_it_says_what_to_do(kafka: Broker, tmp_path:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+@pytest.mark.gate
 def test_erase_says_what_kafka_still_has_and_until_when(site: Site) -> None:
     site.fill("COMMIT")
     site.topics.write(half_of("tx-0-0").to_record(site.topics.names.half, 0))

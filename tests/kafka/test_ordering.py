@@ -81,6 +81,7 @@ def test_messages_without_a_key_share_a_queue_for_a_while_and_use_all(
     assert changes == QUEUES - 1
 
 
+@pytest.mark.gate
 def test_the_order_of_commits_is_the_order_of_ends(topics: ProtocolTopics) -> None:
     """Whatever the order of the halves; over full and lingering ops; of one call and of many."""
     committed: list[Transaction] = []

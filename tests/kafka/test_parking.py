@@ -169,6 +169,7 @@ def released(delivery: Delivery) -> None:
     wait_until(is_empty)
 
 
+@pytest.mark.gate
 def test_a_topic_without_a_leader_lets_all_others_pass(
     site: Site, deliveries: Deliveries, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -18,6 +19,7 @@ VECTORS = json.loads(
 PARTITIONS = 12
 
 
+@pytest.mark.gate
 def test_librdkafka_picks_the_partitions_that_java_does(kafka: Broker, prefix: str) -> None:
     topic = f"{prefix}real"
     servers: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap}

@@ -172,6 +172,7 @@ def test_a_block_commits_on_its_normal_end(topics: ProtocolTopics) -> None:
     assert end_of(topics, tx.result()) == ["COMMIT_MESSAGE"]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError, KeyboardInterrupt])
 def test_an_exception_in_a_block_is_unknown_and_goes_on(
     topics: ProtocolTopics, error: type[BaseException]
@@ -198,6 +199,7 @@ def test_what_was_ended_inside_a_block_stays(topics: ProtocolTopics, way: str) -
     assert [state.partition("_")[0].lower() for state in end_of(topics, tx.result())] == [way]
 
 
+@pytest.mark.gate
 def test_many_messages_of_one_local_transaction_end_together(topics: ProtocolTopics) -> None:
     messages = [Message("orders.placed", bytes([number])) for number in range(100)]
     with producer_of(topics) as producer:
@@ -357,6 +359,7 @@ def test_a_closed_producer_says_so(topics: ProtocolTopics) -> None:
     producer.close()
 
 
+@pytest.mark.gate
 def test_a_fork_of_a_producer_says_what_to_do(topics: ProtocolTopics) -> None:
     with producer_of(topics) as producer:
         reading, writing = os.pipe()
@@ -385,6 +388,7 @@ producer.begin(Message("orders.placed", b"lamp")).commit()
 """
 
 
+@pytest.mark.gate
 def test_a_producer_that_nobody_closed_closes_at_the_end_of_its_process(
     topics: ProtocolTopics,
 ) -> None:
@@ -404,6 +408,7 @@ def test_its_threads_are_named_and_end_with_it(topics: ProtocolTopics) -> None:
     until(lambda: not named())
 
 
+@pytest.mark.gate
 def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it_turns_up(
     kafka: Broker, prefix: str
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_partition_that_lost_its_last_records_is_an_error(
         records.read(0, Range(0, 5), NOTHING)
 
 
+@pytest.mark.gate
 def test_records_that_kafka_deleted_before_they_were_read_are_an_error(
     topics: ProtocolTopics, records: RangeReader
 ) -> None:

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = [ROOT / "README.md", ROOT / "docs" / "application.md"]
 
 
+@pytest.mark.gate
 def test_the_example_places_its_orders_and_commits_their_messages(
     kafka: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], type[MessageRefused], l
 }
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_would_be_undeliverable_stores_and_commits_nothing(
     topics: ProtocolTopics, engine: Engine, kind: str
@@ -283,6 +284,7 @@ def test_tasks_are_refused_alike_and_the_event_loop_is_not_held_up(topics: Proto
     assert halves(topics) == 20
 
 
+@pytest.mark.gate
 def test_a_policy_that_changes_is_followed(topics: ProtocolTopics) -> None:
     topics.publish()
     with producer_of(topics) as producer:

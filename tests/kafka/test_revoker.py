@@ -220,6 +220,7 @@ def watch(scene: Scene, revoker: Revoker, caplog: pytest.LogCaptureFixture) -> I
     watch.stop()
 
 
+@pytest.mark.gate
 def test_producers_that_sleep_in_their_transactions_hold_up_nobody(
     scene: Scene, watch: StuckWatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,8 +47,6 @@ from .fast_producer import FastProducer
 from .protocol_topics import until
 from .real_topic import commit
 
-pytestmark = pytest.mark.slow
-
 QUEUES = range(2)
 #: Until a check must have come; and how long it is waited for where it must not come.
 WAIT_SECONDS = 3.0

@@ -90,6 +90,7 @@ def delivering(settings: Settings, decisions: list[Decision]) -> Iterator[None]:
         delivery.close()
 
 
+@pytest.mark.gate
 def test_a_sampled_commit_has_a_span_that_links_to_its_sender(
     settings: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

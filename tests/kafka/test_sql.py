@@ -55,6 +55,7 @@ def commit(engine: Engine, transaction_id: str) -> None:
         LOG.commit(connection, transaction_id)
 
 
+@pytest.mark.gate
 def test_an_agent_answers_checks_from_the_database(topics: ProtocolTopics, url: str) -> None:
     group, engine = f"orders-{topics.names.prefix}x", create_engine(url)
     listener = SqlTransactionListener(engine, LOG, lock_wait_seconds=0.2)

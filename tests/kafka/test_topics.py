@@ -89,6 +89,7 @@ def test_missing_topics_are_made_and_there_when_it_returns(
     assert {topic.name.removeprefix(prefix): topic.partitions for topic in made} == expected
 
 
+@pytest.mark.gate
 def test_they_are_made_with_what_the_protocol_needs(
     admin: AdminClient, settings: Settings, prefix: str
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_setting_that_the_protocol_cant_live_with_is_refused_with_a_remedy_tha
     assert ensure_topics(admin, settings, ["orders"])
 
 
+@pytest.mark.gate
 def test_the_resolution_topic_must_outlive_what_half_and_op_keep(
     admin: AdminClient, settings: Settings, prefix: str
 ) -> None:

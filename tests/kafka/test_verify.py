@@ -90,6 +90,7 @@ def test_a_commit_that_a_check_would_find_is_sent(topics: ProtocolTopics, engine
     assert sorted(states(topics)) == ["COMMIT_MESSAGE"] * 4 + ["ROLLBACK_MESSAGE"]
 
 
+@pytest.mark.gate
 def test_an_id_that_is_not_written_is_told_at_the_commit(
     topics: ProtocolTopics, engine: Engine
 ) -> None:

@@ -56,6 +56,7 @@ def test_its_identity_stays(reopen: Reopen, spark: SparkSession, tmp_path: Path)
     assert Checkpoint(spark, str(tmp_path / "another")).identity() != identity
 
 
+@pytest.mark.gate
 def test_a_damaged_file_is_an_error_that_says_what_to_do(reopen: Reopen, tmp_path: Path) -> None:
     reopen().identity()
     (tmp_path / "checkpoint" / "identity").write_text('"cut sho')

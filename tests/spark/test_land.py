@@ -85,6 +85,7 @@ def odd_ones(ledger: Ledger) -> list[Record]:
     ]
 
 
+@pytest.mark.gate
 def test_all_kinds_and_malformed_records_land_bit_for_bit(ledger: Ledger) -> None:
     ledger.write(*one_of_each(ledger), *odd_ones(ledger))
     ledger.land()
@@ -259,6 +260,7 @@ def test_where_the_rest_can_not_land_it_says_how_to_go_on(
         )
 
 
+@pytest.mark.gate
 def test_the_job_killed_while_it_writes_loses_and_doubles_nothing(ledger: Ledger) -> None:
     for batch in range(40):
         ledger.write(*one_of_each(ledger, f"id-{batch}"))

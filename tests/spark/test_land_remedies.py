@@ -40,6 +40,7 @@ def test_a_copy_from_before_another_checkpoint_took_over_is_refused(ledger: Ledg
     land_refused(ledger, "ahead of land's checkpoint .* hold offset 4 of partition 0 .* from 2")
 
 
+@pytest.mark.gate
 def test_tables_older_than_their_checkpoint_are_refused(ledger: Ledger) -> None:
     """As restored from a backup, all together: nothing in them would show the gap."""
     land_halves(ledger, 2)

@@ -44,6 +44,7 @@ def run(async_url: str, play: Callable[[AsyncEngine, TransactionLog], Awaitable[
     asyncio.run(played())
 
 
+@pytest.mark.gate
 def test_a_connection_and_a_session_are_awaited(async_url: str) -> None:
     async def play(engine: AsyncEngine, log: TransactionLog) -> None:
         listener = AsyncSqlTransactionListener(engine, log, lock_wait_seconds=0.2)

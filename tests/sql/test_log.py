@@ -82,6 +82,7 @@ def test_what_committed_is_committed_and_what_did_not_is_rolled_back(
     assert listener.check_local_transaction(asked("never")) is ROLLBACK
 
 
+@pytest.mark.gate
 def test_what_was_answered_with_rollback_can_not_commit_any_more(
     engine: Engine, log: TransactionLog, listener: SqlTransactionListener
 ) -> None:
@@ -169,6 +170,7 @@ def test_an_engines_isolation_level_changes_no_answer(
     other.dispose()
 
 
+@pytest.mark.gate
 def test_a_connection_without_a_transaction_is_refused(
     url: str, engine: Engine, log: TransactionLog, listener: SqlTransactionListener
 ) -> None:
@@ -221,6 +223,7 @@ def test_rows_of_one_second_go_together(engine: Engine, log: TransactionLog) -> 
         assert log.prune(connection, SAFE_AGE, limit=3) == 0
 
 
+@pytest.mark.gate
 def test_rows_that_may_be_asked_about_stay_unless_told(engine: Engine, log: TransactionLog) -> None:
     with engine.begin() as connection:
         log.commit(connection, "id")

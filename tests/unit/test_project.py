@@ -115,15 +115,3 @@ def test_the_transaction_log_without_its_extra_says_what_to_install() -> None:
     )
     assert done.returncode == 1
     assert f"resolver.sql needs SQLAlchemy: {how_to_install('sql')}" in done.stderr
-
-
-def test_all_tests_can_be_collected() -> None:
-    """Seen here in seconds, and not only when the others' turn comes."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-qq", ROOT / "tests"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver.protocol import DiscardReason, Outcome, QuarantineReason, Source
@@ -256,7 +256,6 @@ def test_an_op_that_is_read_before_its_half_waits_for_it_and_all_behind_it_too()
     assert read.watermark_ms == 7
 
 
-@settings(deadline=None)  # of no meaning on a busy machine
 @given(st.permutations(range(6)), st.integers(0, 6), st.booleans())
 def test_in_whatever_order_ops_come_and_however_early_each_half_ends_as_its_op_says(
     order: list[int], read: int, early: bool

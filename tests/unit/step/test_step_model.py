@@ -1,6 +1,6 @@
 """The step decides what the model decides, on histories of every kind.
 
-`STEP_HISTORIES` says how many (5000); a quick run takes a tenth.
+`STEP_HISTORIES` says how many (5000); the gate takes a fifth.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ from .records import History
 from .vocabulary import QUEUE, Ends
 
 HISTORIES = int(os.environ.get("STEP_HISTORIES", "5000"))
-MANY = settings(
-    max_examples=HISTORIES,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+MANY = settings(max_examples=HISTORIES, suppress_health_check=list(HealthCheck))
 FEWER = settings(MANY, max_examples=max(50, HISTORIES // 10))
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.model import delivery, fast
-from tests.model.case import Case, planted
-from tests.model.spin import search
+from . import delivery, fast
+from .case import Case, planted
+from .spin import search
+
+IN_GATE = ("both lines", "fast: one half")
 
 
-@pytest.mark.parametrize("case", delivery.HOLDS + fast.HOLDS, ids=lambda case: case.name)
+def _parameter(case: Case) -> Any:
+    marks = [pytest.mark.gate] if case.name in IN_GATE else []
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", [_parameter(case) for case in delivery.HOLDS + fast.HOLDS])
 def test_no_run_is_wrong(case: Case, tmp_path: Path) -> None:
     found = search(case.model, case.macros, tmp_path)
     assert (found.violated, found.steps) == (None, ())
@@ -24,6 +32,7 @@ def test_a_rule_that_is_not_kept_is_found(case: Case, tmp_path: Path) -> None:
     assert found.violated == case.violated, "\n".join(found.steps)
 
 
+@pytest.mark.gate
 def test_the_hole_is_a_late_commit_in_the_next_transaction(tmp_path: Path) -> None:
     fault = next(case for case in delivery.FAULTS if case.name == "DROP_AFTER_SLOW_COMMIT")
     steps = search(fault.model, planted(fault), tmp_path).steps
@@ -34,6 +43,7 @@ def test_the_hole_is_a_late_commit_in_the_next_transaction(tmp_path: Path) -> No
     assert any("Produce" in step for step in steps[written:])
 
 
+@pytest.mark.gate
 def test_the_same_hole_of_a_fast_producer(tmp_path: Path) -> None:
     fault = next(case for case in fast.FAULTS if case.name == "DROP_AFTER_SLOW_COMMIT")
     steps = search(fault.model, planted(fault), tmp_path).steps
@@ -43,6 +53,7 @@ def test_the_same_hole_of_a_fast_producer(tmp_path: Path) -> None:
     assert begun[1] < late
 
 
+@pytest.mark.gate
 def test_each_rule_of_fast_commits_has_a_switch_and_a_case() -> None:
     """A switch of the model that no case turns off would be a rule that nobody has tried."""
     text = fast.FAULTS[0].model.read_text(encoding="utf-8")
