@@ -28,9 +28,17 @@ def left_open() -> Iterator[None]:
     runs.close_left_open()
 
 
-def check(url: str, engine: Engine, run: Callable[..., None], listener: Any = None) -> None:
+def check(
+    url: str,
+    engine: Engine,
+    run: Callable[..., None],
+    listener: Any = None,
+    patience_seconds: float = 20,
+) -> None:
     listener = listener or SqlTransactionListener(engine, LOG, lock_wait_seconds=0.2)
-    check_contract(listener, partial(run, url), partial(orders, engine), patience_seconds=20)
+    check_contract(
+        listener, partial(run, url), partial(orders, engine), patience_seconds=patience_seconds
+    )
 
 
 @pytest.mark.parametrize("run", [runs.good, runs.hooked])
@@ -70,7 +78,7 @@ def test_a_listener_without_a_barrier_is_told(url: str, engine: Engine) -> None:
 
 def test_a_listener_that_fails_is_told_with_its_exception(url: str, engine: Engine) -> None:
     with pytest.raises(ContractBroken, match=r"no answer .*raised KeyError") as caught:
-        check(url, engine, runs.good, Fails())
+        check(url, engine, runs.good, Fails(), patience_seconds=2)  # it never answers
     assert isinstance(caught.value.__cause__, KeyError)
 
 
