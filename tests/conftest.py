@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 from resolver.broker import Broker
-from tests.support import databases
+from tests.support import databases, time_limit
 from tests.support.patience import LIMIT_SECONDS
 from tests.support.secured import SecuredBroker, Users
-from tests.support.time_limit import children, end
 
 TESTS = Path(__file__).parent
 os.environ["PYTEST_TIMEOUT"] = str(LIMIT_SECONDS)  # pytest-timeout reads it
@@ -33,7 +32,11 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JVM)
 
 # A busy machine may take any time for an example. The gate has the same examples each time.
 settings.register_profile(
-    "all", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "all",
+    derandomize=False,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.register_profile("gate", settings.get_profile("all"), derandomize=True)
 settings.load_profile("all")
@@ -90,23 +93,21 @@ def prefix() -> str:
     return f"t{uuid.uuid4().hex[:8]}."
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All unit tests are in the gate; of the others those that are marked."""
+    """Put all unit tests into the gate; other tests have the marker where they are.
+
+    Tests with a Spark session are a group: one process has the session, which they warm up.
+    """
     for item in items:
         if item.path.relative_to(TESTS).parts[0] == "unit":
             item.add_marker("gate")
+        has_spark = "spark" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if has_spark else "others"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """End the processes that a test has started and, as it was cut off, has not ended."""
-    before = children()
-    try:
-        return (yield)
-    except pytest.fail.Exception as failure:
-        if str(failure).startswith("Timeout"):
-            end(children() - before)
-        raise
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(time_limit)
 
 
 @pytest.hookimpl(trylast=True)

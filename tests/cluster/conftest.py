@@ -6,6 +6,8 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -24,6 +26,7 @@ QUEUES = 2
 #: Submits pipelines/NAME.py with arguments; `log` names its output, else NAME. Without `ship` the
 #: project is installed in the Python of all nodes.
 Submit = Callable[..., Process]
+Submitting = Callable[[World], AbstractContextManager[Submit]]
 
 
 @pytest.fixture(scope="session")
@@ -64,9 +67,22 @@ def world(kafka: Broker, prefix: str) -> Iterator[World]:
     world.close()
 
 
+@pytest.fixture(scope="session")
+def submitting(cluster: Cluster, node_python: Path, shipped: Path) -> Submitting:
+    return partial(_submitting, cluster, node_python, shipped)
+
+
 @pytest.fixture
-def submit(cluster: Cluster, node_python: Path, shipped: Path, world: World) -> Iterator[Submit]:
-    """Return what submits a job for the world's topics; what still runs at the end is ended."""
+def submit(submitting: Submitting, world: World) -> Iterator[Submit]:
+    with submitting(world) as submit:
+        yield submit
+
+
+@contextmanager
+def _submitting(
+    cluster: Cluster, node_python: Path, shipped: Path, world: World
+) -> Iterator[Submit]:
+    """Give what submits jobs for a world's topics; what still runs at the end is ended."""
     running: list[Process] = []
 
     def submit(job: str, *arguments: str, log: str = "", ship: bool = True) -> Process:
@@ -95,6 +111,8 @@ def submit(cluster: Cluster, node_python: Path, shipped: Path, world: World) -> 
         running.append(process)
         return process
 
-    yield submit
-    for process in reversed(running):
-        process.stop()
+    try:
+        yield submit
+    finally:
+        for process in reversed(running):
+            process.stop()

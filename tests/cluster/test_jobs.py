@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import signal
 import time
+import uuid
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from resolver.broker import Broker
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.time_limit import takes
 from tests.support.world import ROLLBACK, Sent, World, header
 
-from .conftest import QUEUES, Submit
+from .conftest import QUEUES, Submit, Submitting
 from .process import Process
 from .standalone import Cluster
 
@@ -23,43 +26,77 @@ from .standalone import Cluster
 MOST_LINES = 60
 
 
-@pytest.mark.gate
-@takes(500, "a cluster with its first jobs, and their second start")
-def test_each_is_delivered_and_lands_once_over_a_restart(
-    submit: Submit, world: World, cluster: Cluster, tmp_path: Path
-) -> None:
-    resolving = ("resolve", "--checkpoint", str(tmp_path / "resolve"))
-    landing = ("land", "--tables", str(tmp_path / "tables"), "--checkpoint", str(tmp_path / "land"))
+class Jobs:
+    """Both jobs on the cluster, with all they write below a folder."""
 
-    resolve, land = submit(*resolving), submit(*landing)
-    resolve.until_said("took over")
-    resolve.until_said("ready:")
-    land.until_said("ready:")
-    committed, rolled_back = send(world), send(world)
-    end(world, committed, rolled_back)
-    assert delivered(world, committed) == once(committed)
+    def __init__(self, submit: Submit, world: World, folder: Path) -> None:
+        self._submit = submit
+        self.world = world
+        self.tables = folder / "tables"
+        self.spark = folder / "resolve" / "spark"
+        self._resolving = ("resolve", "--checkpoint", str(folder / "resolve"))
+        checkpoint = ("--checkpoint", str(folder / "land"))
+        self._landing = ("land", "--tables", str(self.tables), *checkpoint)
+        self.committed: list[Sent] = []
+        self.rolled_back: list[Sent] = []
+
+    def start(self, number: int) -> tuple[Process, Process]:
+        resolve = self._submit(*self._resolving, log=f"resolve-{number}")
+        land = self._submit(*self._landing, log=f"land-{number}")
+        resolve.until_said("ready:")
+        land.until_said("ready:")
+        return resolve, land
+
+    @property
+    def ended(self) -> Counter[str]:
+        return once(self.committed + self.rolled_back)
+
+
+@pytest.fixture(scope="module")
+def jobs(
+    kafka: Broker, submitting: Submitting, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Jobs]:
+    world = World(kafka.bootstrap, f"t{uuid.uuid4().hex[:8]}.")
+    with submitting(world) as submit:
+        yield Jobs(submit, world, tmp_path_factory.mktemp("jobs"))
+    world.close()
+
+
+@pytest.mark.gate
+@takes(300, "a cluster, and the first start of both jobs")
+def test_each_is_delivered_and_lands_once(jobs: Jobs, cluster: Cluster) -> None:
+    resolve, land = jobs.start(1)
+    assert "took over" in resolve.said()
+    jobs.committed, jobs.rolled_back = send(jobs.world), send(jobs.world)
+    end(jobs.world, jobs.committed, jobs.rolled_back)
+    assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
     # Now the batch is not over: Kafka has it, Spark's checkpoint has not.
-    for job in (resolve, land):
-        job.signal(signal.SIGTERM)
-    assert [job.exit_code() for job in (resolve, land)] == [0, 0], resolve.said() + land.said()
+    resolve.signal(signal.SIGTERM)
+    assert resolve.exit_code() == 0, resolve.said()
+    assert batches(jobs.spark / "offsets") == batches(jobs.spark / "commits")
+    assert landed(jobs.tables / "half", jobs.ended.total(), land) == jobs.ended
+    outcomes = landed(jobs.tables / "resolution", len(jobs.committed), land)
+    assert once(jobs.committed) <= outcomes <= jobs.ended
+    land.signal(signal.SIGTERM)
+    assert land.exit_code() == 0, land.said()
     for job in (resolve, land):  # not the thousands of lines that Spark writes by itself
         assert "falling behind" not in job.said()
         assert len(job.said().splitlines()) < MOST_LINES, job.said()
-    spark = tmp_path / "resolve" / "spark"
-    assert batches(spark / "offsets") == batches(spark / "commits")
     assert shipped_to_executors(cluster)
 
-    late = send(world)
-    end(world, late, [])
-    resolve = submit(*resolving, log="resolve-2")
-    resolve.until_said("resolving:")
-    assert delivered(world, committed + late) == once(committed + late)
-    outcomes = once(committed + late + rolled_back)
-    assert Counter(world.outcomes(outcomes.total()).keys()) == outcomes
-    land = submit(*landing, log="land-2")
-    land.until_said("landing:")
-    assert landed(tmp_path / "tables" / "resolution", outcomes.total(), land) == outcomes
-    assert landed(tmp_path / "tables" / "half", outcomes.total(), land) == outcomes
+
+def test_so_it_is_over_a_restart(jobs: Jobs) -> None:
+    """It goes on from the test before."""
+    late = send(jobs.world)
+    end(jobs.world, late, [])
+    jobs.committed += late
+    resolve, land = jobs.start(2)
+    assert "resolving:" in resolve.said()
+    assert "landing:" in land.said()
+    assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
+    assert Counter(jobs.world.outcomes(jobs.ended.total()).keys()) == jobs.ended
+    for table in ("resolution", "half"):
+        assert landed(jobs.tables / table, jobs.ended.total(), land) == jobs.ended
 
 
 def test_a_resolver_that_was_replaced_exits_3(submit: Submit, world: World, tmp_path: Path) -> None:

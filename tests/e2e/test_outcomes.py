@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import FACTOR
 from tests.support.world import COMMIT, ROLLBACK, UNKNOWN, Sent, World, header, value_of
 
 from .conftest import Resolving
@@ -24,7 +25,7 @@ PATIENT: dict[str, Any] = {"transaction_timeout_ms": 3_600_000}
 def test_the_worked_example_of_rocketmq(world: World, resolving: Resolving) -> None:
     """1 to 3 committed; 4 checked, then committed; only 7's op of 5 to 7: 5 and 6 checked."""
     # A slow machine may need more than a second to end the others.
-    with resolving(**FAST | {"transaction_timeout_ms": 5_000}):
+    with resolving(**FAST | {"transaction_timeout_ms": int(5_000 * FACTOR)}):
         one, two, three, four, five, six, seven = world.send_halves(
             world.message(body=str(number).encode()) for number in range(1, 8)
         )

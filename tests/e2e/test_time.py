@@ -19,7 +19,7 @@ from resolver.protocol import Element, Op, TransactionStatus
 from resolver.resolve.job import Resolve
 from resolver.settings import Settings
 from tests.faults.clock import clock_environment, set_clock
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import FACTOR, PATIENCE_SECONDS
 from tests.support.world import COMMIT, ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Resolving
@@ -37,7 +37,8 @@ def test_no_check_where_the_op_was_stored_in_time_however_late_it_is_read(
     """A backlog, long overdue by the clock, and a small limit per batch."""
     with resolving("first"):
         pass
-    halves, in_time = 300, FAST | {"transaction_timeout_ms": 5_000}  # for 25 ops, one by one
+    halves = 300
+    in_time = FAST | {"transaction_timeout_ms": int(5_000 * FACTOR)}  # for 25 ops, one by one
     for _ in range(halves // 50):
         for queue in (0, 1):
             sent = world.send_halves((world.message() for _ in range(25)), queue)

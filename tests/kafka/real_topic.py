@@ -18,7 +18,7 @@ from resolver.protocol.record import Headers
 from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import FACTOR, PATIENCE_SECONDS
 
 
 def make_real(settings: Settings, topic: str) -> str:
@@ -71,7 +71,7 @@ def values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | N
 
 
 def _await_markers(settings: Settings, place: TopicPartition) -> None:
-    """Wait up to 5 s until no transaction is open in a partition.
+    """Wait some seconds until no transaction is open in a partition.
 
     Kafka answers a commit before it writes the markers; until they are there, nobody sees the
     records of the commit.
@@ -86,7 +86,7 @@ def _await_markers(settings: Settings, place: TopicPartition) -> None:
             .offset
         )
 
-    until = time.monotonic() + 5.0
+    until = time.monotonic() + 5.0 * FACTOR
     while end(IsolationLevel.READ_COMMITTED) < end(IsolationLevel.READ_UNCOMMITTED):
         if time.monotonic() > until:
             return

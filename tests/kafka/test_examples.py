@@ -20,6 +20,8 @@ from sqlalchemy import create_engine
 from resolver.broker import Broker
 from resolver.protocol import Half, HalfAt, TransactionStatus, check_record, decode_half
 from tests.support.databases import Server
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.time_limit import takes
 from tests.support.world import headers_of, place_of
 
 from .protocol_topics import ProtocolTopics, until
@@ -29,7 +31,6 @@ EXAMPLES = ROOT / "docs" / "examples"
 #: Where scripts/setup --all-tests installs the packages of the Node.js example.
 NODE_PACKAGES = ROOT / ".venv" / "examples-node" / "node_modules"
 BUILD_SECONDS = 900
-PATIENCE_SECONDS = 120
 SIGKILL = -9
 #: Set-up installs Node.js and Go into .venv where the machine has none.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -78,6 +79,7 @@ def go(folder: Path) -> Example:
     return Example(folder, [program, "produce"], [program, "answer"])
 
 
+@takes(1_200, "the first build of the Go example")
 @pytest.mark.parametrize("language", [node, go])
 def test_an_order_is_published_and_checks_are_answered(
     language: Callable[[Path], Example],

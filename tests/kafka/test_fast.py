@@ -462,7 +462,7 @@ def test_after_an_end_that_may_have_been_sent_twice_the_id_is_given_up(
     topics: FastTopics, network: Network, fate: Fate
 ) -> None:
     fates = iter([fate])
-    with topics.producer(server=network.proxy.address) as producer:
+    with topics.producer(server=network.proxy.address, fast_immunity_ms=60_000) as producer:
         network.judge = lambda request, _: (
             next(fates, Fate.FORWARD) if request == END_TXN else Fate.FORWARD
         )

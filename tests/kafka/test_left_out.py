@@ -257,7 +257,7 @@ def test_a_start_without_a_leader_leaves_its_queue_out(
     ensured = {topic.name: topic.note for topic in ensure_topics(admin_client(settings), settings)}
     assert ensured[names.half] == "a partition has no leader"
     ranges = Ranges(settings)
-    # A plan leaves out a queue that a busy machine is slow to answer for; another one asks again.
+    # A plan leaves out a queue for which a busy machine is slow to answer. The next one asks again.
     wait_until(lambda: list(ranges.read(start)[0]) == [(0, 0, 1, 0, 0)])
     with pytest.raises(ResolverError, match=f"all partitions of {names.half} begin or end"):
         Ranges(settings).initialOffset()

@@ -19,12 +19,12 @@ from sqlalchemy import Engine, create_engine, text
 
 from resolver.broker import Broker
 from tests.support.databases import Server
+from tests.support.patience import PATIENCE_SECONDS
 
 from .protocol_topics import ProtocolTopics, until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
 PORTS = {"gunicorn": "8000", "uvicorn": "8001"}
-PATIENCE_SECONDS = 120
 
 
 def programs() -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-#: The loop takes so many seconds on each core of an idle machine of the kind that has the gate.
+#: Seconds of the loop on each core of an idle machine with two cores, of those that run the gate.
 _USUAL_SECONDS = 0.25
 _LOOP = """
 import time

@@ -16,10 +16,10 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+from tests.support.patience import PATIENCE_SECONDS
+
 ALERTS = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"
 _SCRAPE_SECONDS = 1
-#: Until something must have been seen: it happens, lands, is counted and is scraped first.
-_PATIENCE_SECONDS = 400.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Prometheus:
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Return when something is so."""
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + PATIENCE_SECONDS
         while not is_so():
             assert time.monotonic() < until, f"not so: {what}"
             time.sleep(0.2)
@@ -86,7 +86,7 @@ def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]
         yield running
     finally:
         process.terminate()
-        process.wait(_PATIENCE_SECONDS)
+        process.wait(PATIENCE_SECONDS)
 
 
 def _answers(url: str) -> bool:
