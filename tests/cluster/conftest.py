@@ -89,7 +89,7 @@ def _submitting(
         given = {
             "topic_prefix": world.prefix,
             "queues": QUEUES,
-            "land_trigger_interval_ms": 500,
+            "land_trigger_interval_ms": 2_000,
             "transaction_timeout_ms": 3_600_000,
         }
         settings = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]

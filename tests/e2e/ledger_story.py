@@ -29,7 +29,7 @@ SHORT: dict[str, Any] = {
     "check_backoff_max_ms": 3_000,
     "transaction_check_max": 2,
     "broker_clock_skew_ms": 2_000,
-    "land_trigger_interval_ms": 300,
+    "land_trigger_interval_ms": 3_000,
 }
 
 

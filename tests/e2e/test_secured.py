@@ -34,7 +34,7 @@ CONFIG = """
 topic_prefix = "{prefix}"
 queues = 2
 transaction_timeout_ms = 1000
-land_trigger_interval_ms = 500
+land_trigger_interval_ms = 2000
 
 [spark]
 "spark.eventLog.enabled" = "true"

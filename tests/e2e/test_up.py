@@ -25,7 +25,7 @@ def _up(world: World, home: Path, *more: str) -> list[str]:
         "topic_prefix": world.prefix,
         "queues": QUEUES,
         "transaction_timeout_ms": 3_600_000,
-        "land_trigger_interval_ms": 1_000,
+        "land_trigger_interval_ms": 5_000,
     }
     sets = [f"--set={name}={value}" for name, value in settings.items()]
     servers = f"--bootstrap-servers={world.bootstrap}"
