@@ -53,8 +53,9 @@ def _make(archive: Path) -> None:
             _end_jvm()
             raise _Written
 
-    option = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={made}"'}
-    settings = Settings(queues=2, spark=option)
+    # Its first compiler alone: this JVM ends before what the second compiles is used.
+    options = f'"-XX:ArchiveClassesAtExit={made}" -XX:TieredStopAtLevel=1'
+    settings = Settings(queues=2, spark={"spark.driver.extraJavaOptions": options})
     with (folder / "log").open("ab") as log, output_to(log.fileno()), suppress(_Written):
         run(folder / "home", settings, rebuild=False, say=write)
         raise KeyboardInterrupt  # run() has ended by itself, so it was told to stop
