@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections import defaultdict
@@ -121,11 +122,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say where the minutes went, by folder: those of all processes, added up."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for report in chain(*terminalreporter.stats.values()):
-        if isinstance(report, pytest.TestReport):
-            seconds["/".join(report.nodeid.split("/")[:2])] += report.duration
+    """Say where the minutes went, of all processes, and of the runs of scripts/test before."""
+    if hasattr(terminalreporter.config, "workerinput"):  # a process of xdist has its share only
+        return
+    spent = [
+        (report.duration, f"{report.when:8} {report.nodeid}")
+        for report in chain(*terminalreporter.stats.values())
+        if isinstance(report, pytest.TestReport)
+    ]
+    if kept := os.environ.get("TEST_DURATIONS"):
+        spent += map(tuple, json.loads(Path(kept).read_text() or "[]"))
+        Path(kept).write_text(json.dumps(spent))
+    folders: defaultdict[str, float] = defaultdict(float)
+    for seconds, name in spent:
+        folders["/".join(name.split()[1].split("/")[:2])] += seconds
     terminalreporter.section("minutes by folder")
-    for folder, spent in sorted(seconds.items(), key=itemgetter(1), reverse=True):
-        terminalreporter.write_line(f"{spent / 60:6.1f} {folder}")
+    for folder, total in sorted(folders.items(), key=itemgetter(1), reverse=True):
+        terminalreporter.write_line(f"{total / 60:6.1f} {folder}")
+    terminalreporter.section("the ten longest, in seconds")
+    for seconds, name in sorted(spent, reverse=True)[:10]:
+        terminalreporter.write_line(f"{seconds:6.1f} {name}")
