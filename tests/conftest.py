@@ -122,7 +122,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say where the minutes went, of all processes, and of the runs of scripts/test before."""
+    """Say where the minutes went: of all processes, and of all runs of scripts/test so far."""
     if hasattr(terminalreporter.config, "workerinput"):  # a process of xdist has its share only
         return
     spent = [
@@ -140,5 +140,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for folder, total in sorted(folders.items(), key=itemgetter(1), reverse=True):
         terminalreporter.write_line(f"{total / 60:6.1f} {folder}")
     terminalreporter.section("the ten longest, in seconds")
-    for seconds, name in sorted(spent, reverse=True)[:10]:
+    longer = (one for one in spent if one[0] >= 1)
+    for seconds, name in sorted(longer, reverse=True)[:10]:
         terminalreporter.write_line(f"{seconds:6.1f} {name}")

@@ -68,7 +68,7 @@ _COMPILER = (
 )
 
 #: Its first compiler alone, for a job that ends before what the second compiles is used.
-_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1",)
+FIRST_COMPILER = ("-XX:TieredStopAtLevel=1",)
 
 #: Classes that PySpark asks the JVM for with each column that a query is built of.
 _OF_COLUMNS = ("PythonSQLUtils", "PythonUtils", "functions", "org.apache.spark.sql.functions")
@@ -202,7 +202,7 @@ def _before_the_jvm(own: Path | None, is_short: bool) -> dict[str, str]:
     A killed JVM leaves them behind; in a home the next start removes them.
     """
     logging = Path(__file__).with_name("log4j2.properties")
-    compiler = _FIRST_COMPILER if is_short else _COMPILER
+    compiler = FIRST_COMPILER if is_short else _COMPILER
     java = [f'"-Dlog4j2.configurationFile={logging}"', *compiler, *archive_options()]
     if own is not None:
         temporary = own / "tmp"

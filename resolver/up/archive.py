@@ -16,6 +16,7 @@ from ..errors import ResolverError, TxResolverError
 from ..settings import Settings
 from ..spark.class_archive import archive_file
 from ..spark.output import output_to
+from ..spark.session import FIRST_COMPILER
 from .run import run
 
 #: Time in seconds for the JVM to write.
@@ -53,8 +54,7 @@ def _make(archive: Path) -> None:
             _end_jvm()
             raise _Written
 
-    # Its first compiler alone: this JVM ends before what the second compiles is used.
-    options = f'"-XX:ArchiveClassesAtExit={made}" -XX:TieredStopAtLevel=1'
+    options = " ".join([f'"-XX:ArchiveClassesAtExit={made}"', *FIRST_COMPILER])
     settings = Settings(queues=2, spark={"spark.driver.extraJavaOptions": options})
     with (folder / "log").open("ab") as log, output_to(log.fileno()), suppress(_Written):
         run(folder / "home", settings, rebuild=False, say=write)

@@ -51,7 +51,7 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
 ) -> None:
     """kill -9, first while records of an open Kafka transaction are on their way.
 
-    Nothing here awaits land: the starts need only be as far as to deliver.
+    The test does not wait for land: each start only has to deliver.
     """
     home = tmp_path / "home"
     arguments = _up(world, home, "--set=max_offsets_per_trigger=6000")
@@ -61,7 +61,7 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
         more_sent, more_committed = _halt_inside_a_transaction(up, world)
         up.kill()
     sent, committed = sent + more_sent, committed + more_committed
-    # After the commit of a batch's messages, and while it takes over.
+    # After the commit of a batch's messages, and right after it took over.
     for moments in (("took over", Point.COMMITTED), ("took over",)):
         sent, committed = sent + 1_000, committed + _send(world, 1_000)
         with command(*arguments, log=tmp_path / f"{len(moments)}.log") as up:
@@ -72,7 +72,7 @@ def test_killed_three_times_with_ten_thousand_under_way_nothing_is_lost_or_doubl
         up.until_said("delivering:")
         resolutions = world.resolutions(sent)
         delivered = world.committed(committed)
-        # Each killed JVM has left one, and they are removed.
+        # Killed JVMs have left some, and they are removed.
         assert len(list((home / "spark" / "tmp").glob("librocksdbjni*"))) == 1
 
     assert len(resolutions) == sent
