@@ -275,7 +275,7 @@ def test_the_job_killed_while_it_writes_loses_and_doubles_nothing(
         ledger.write(*one_of_each(ledger, f"id-{batch}"))
     job = start_job(ledger, "--set", "land_max_offsets_per_trigger=12")
     try:
-        await_commits(ledger, job, "half", 3)
+        await_commits(ledger, job, "half", 2)
         job.send_signal(signal.SIGKILL)
     finally:
         stop(job)
