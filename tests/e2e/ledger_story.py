@@ -63,11 +63,15 @@ class Story:
 
 
 def tell(
-    spark: SparkSession, bootstrap: str, prefix: str, home: Path, beside: Callable[[Story], None]
+    spark: SparkSession,
+    bootstrap: str,
+    prefix: str,
+    home: Path,
+    beside: Callable[[Story], None] | None = None,
 ) -> Story:
-    """Run resolve and land while applications do all that they can; `beside` is called while so.
+    """Run resolve while applications do all that they can, then land.
 
-    All has landed when it returns.
+    With `beside` land runs all the time too, and `beside` is called meanwhile.
     """
     world = World(bootstrap, prefix)
     settings = Settings(bootstrap_servers=bootstrap, topic_prefix=prefix, queues=QUEUES, **SHORT)
@@ -76,9 +80,11 @@ def tell(
     land = None
     try:
         job.start()
-        land = land_query(spark, settings, story.tables, home / "land")
+        if beside is not None:
+            land = land_query(spark, settings, story.tables, home / "land")
         _happen(story)
-        beside(story)
+        if beside is not None:
+            beside(story)
         _end_the_rest(story)
         job.raise_failure()
     finally:

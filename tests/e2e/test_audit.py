@@ -54,13 +54,12 @@ def story(
     )
 
     def audit_now(running: Story) -> None:
-        if not is_asked:
-            return
         wait_until(lambda: _has_rows(running.tables / "half"))
         beside.append(audit(spark, running, running.tables, topics=True))
 
     prefix = f"t{uuid.uuid4().hex[:8]}."
-    told = tell(spark, kafka.bootstrap, prefix, tmp_path_factory.mktemp("ledger"), audit_now)
+    folder = tmp_path_factory.mktemp("ledger")
+    told = tell(spark, kafka.bootstrap, prefix, folder, audit_now if is_asked else None)
     yield told
     told.world.close()
 
