@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 import msgpack
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     NewTopic,
@@ -18,7 +17,7 @@ from resolver.protocol.record import Headers
 from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
-from tests.support.patience import FACTOR, PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def make_real(settings: Settings, topic: str) -> str:
@@ -51,7 +50,7 @@ def commit(
 
 
 def values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
-    """Return the committed values of a partition, in order."""
+    """Return the committed values of a partition, in order, once no transaction is open in it."""
     place = TopicPartition(topic, partition, 0)
     _await_markers(settings, place)
     consumer = Consumer(
@@ -64,14 +63,24 @@ def values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | N
     )
     consumer.assign([place])
     values = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
+    while (message := _next(consumer)) is not None:
         values.append(message.value())
     consumer.close()
     return values
 
 
+def _next(consumer: Consumer) -> Message | None:
+    """Return the next message, or None at the end; anything else is an error."""
+    message = consumer.poll(PATIENCE_SECONDS)
+    assert message is not None, f"nothing came within {PATIENCE_SECONDS} s"
+    if (error := message.error()) is None:
+        return message
+    assert error.code() == KafkaError._PARTITION_EOF, str(error)
+    return None
+
+
 def _await_markers(settings: Settings, place: TopicPartition) -> None:
-    """Wait some seconds until no transaction is open in a partition.
+    """Wait until no transaction is open in a partition.
 
     Kafka answers a commit before it writes the markers; until they are there, nobody sees the
     records of the commit.
@@ -86,8 +95,4 @@ def _await_markers(settings: Settings, place: TopicPartition) -> None:
             .offset
         )
 
-    until = time.monotonic() + 5.0 * FACTOR
-    while end(IsolationLevel.READ_COMMITTED) < end(IsolationLevel.READ_UNCOMMITTED):
-        if time.monotonic() > until:
-            return
-        time.sleep(0.05)
+    wait_until(lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED))
