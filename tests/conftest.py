@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections import defaultdict
@@ -26,10 +25,12 @@ from tests.support.secured import SecuredBroker, Users
 TESTS = Path(__file__).parent
 os.environ["PYTEST_TIMEOUT"] = str(LIMIT_SECONDS)  # pytest-timeout reads it
 
-# A JVM that lives for seconds only does better without its second compiler. All tests together take
-# more than the 48 MB that Java then has for code, and would be interpreted from there on.
+# A JVM that lives for seconds does better without its second compiler. Java then has 48 MB for
+# code, and would interpret the rest.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m -XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JVM)
+# The session of many tests lives for minutes: it has both compilers, as the jobs do.
+LASTING_JVM = "-XX:TieredStopAtLevel=4 -XX:ReservedCodeCacheSize=240m"
 
 # A busy machine may take any time for an example. The gate has the same examples each time.
 settings.register_profile(
@@ -81,9 +82,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from resolver.settings import Settings
     from resolver.spark.session import spark_session
 
-    session = spark_session(
-        Settings(queues=2), "tests", master="local[2]", home=tmp_path_factory.mktemp("spark")
-    )
+    settings = Settings(queues=2, spark={"spark.driver.extraJavaOptions": LASTING_JVM})
+    home = tmp_path_factory.mktemp("spark")
+    session = spark_session(settings, "tests", master="local[2]", home=home)
     yield session
     session.stop()
 
@@ -98,13 +99,17 @@ def prefix() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put all unit tests into the gate; other tests have the marker where they are.
 
-    Tests with a Spark session are a group: one process has the session, which they warm up.
+    Tests with a Spark session are a group: one process has the session, which they warm up. The
+    others on real parts are one too, and each file of unit tests.
     """
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] == "unit":
+        file = item.path.relative_to(TESTS)
+        if file.parts[0] == "unit":
             item.add_marker("gate")
-        has_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if has_spark else "others"))
+            group = str(file)
+        else:
+            group = "spark" if "spark" in getattr(item, "fixturenames", ()) else "others"
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -122,7 +127,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say where the minutes went: of all processes, and of all runs of scripts/test so far."""
+    """Say where the minutes of all processes went."""
     if hasattr(terminalreporter.config, "workerinput"):  # a process of xdist has its share only
         return
     spent = [
@@ -130,9 +135,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in chain(*terminalreporter.stats.values())
         if isinstance(report, pytest.TestReport)
     ]
-    if kept := os.environ.get("TEST_DURATIONS"):
-        spent += map(tuple, json.loads(Path(kept).read_text() or "[]"))
-        Path(kept).write_text(json.dumps(spent))
     folders: defaultdict[str, float] = defaultdict(float)
     for seconds, name in spent:
         folders["/".join(name.split()[1].split("/")[:2])] += seconds

@@ -186,7 +186,7 @@ def test_spark_has_all_views_and_tables_with_comments(spark: SparkSession, home:
         assert {each.name: each.description for each in columns}[column] == comment
 
 
-@pytest.mark.parametrize("is_older", [False, pytest.param(True, marks=pytest.mark.gate)])
+@pytest.mark.parametrize("is_older", [False, True])
 def test_both_forms_agree_on_fast_commits_and_on_tables_without_their_columns(
     spark: SparkSession, tmp_path: Path, is_older: bool
 ) -> None:
