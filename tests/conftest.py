@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put all unit tests into the gate; other tests have the marker where they are.
 
     Tests with a Spark session are a group: one process has the session, which they warm up. The
-    others on real parts are one too, and each file of unit tests.
+    others on real parts are a group too, and so is each file of unit tests.
     """
     for item in items:
         file = item.path.relative_to(TESTS)
