@@ -26,10 +26,6 @@ def kafka_threads() -> set[str]:
     return found
 
 
-only_linux = pytest.mark.skipif(not THREADS.exists(), reason="only Linux tells the threads' names")
-
-
-@only_linux
 def test_asking_for_topics_in_vain_leaves_no_thread_of_librdkafka() -> None:
     before = kafka_threads()
     options = client_options("127.0.0.1:1", {"log_level": "0"}, "orders")
@@ -39,7 +35,6 @@ def test_asking_for_topics_in_vain_leaves_no_thread_of_librdkafka() -> None:
     assert "no broker" in str(failed.value)
 
 
-@only_linux
 def test_a_closed_connection_has_no_thread_of_librdkafka_left_and_reports_what_it_drops() -> None:
     told: list[KafkaError] = []
     before = kafka_threads()
