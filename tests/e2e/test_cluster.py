@@ -13,6 +13,7 @@ from tests.faults.cluster import Cluster, offsets_of, transactions_of
 from tests.faults.node import Node
 from tests.faults.power import lose_power, preloaded
 from tests.support.leftovers import processes_in, wait_until
+from tests.support.reading import end_offsets
 
 TOPIC, ALONE = "copied", "alone"
 COUNT = 500
@@ -86,11 +87,7 @@ def send(cluster: Cluster, count: int) -> None:
 
 
 def end_of(cluster: Cluster) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), _SECONDS)[1])
-    finally:
-        consumer.close()
+    return end_offsets({"bootstrap.servers": cluster.bootstrap}, TOPIC, [0])[0]
 
 
 def commit_offset(cluster: Cluster, group: str, transactional_id: str) -> None:

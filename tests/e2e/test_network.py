@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker.guard import Guarded
@@ -25,6 +25,7 @@ from tests.faults.network.listeners import PRODUCERS, RESOLVER, fronts_of, proxi
 from tests.faults.network.rules import ANSWER, REQUEST, Selection
 from tests.faults.scenery import Scenery
 from tests.support.leftovers import wait_until
+from tests.support.reading import committed_records
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
@@ -137,17 +138,5 @@ def test_delivery_is_not_torn_by_late_requests(tmp_path: Path) -> None:
 
 def values(proxied: Proxied, topic: str) -> list[bytes | None]:
     """Return what a `read_committed` consumer finds that nothing is done to."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": proxied.direct,
-            "group.id": uuid.uuid4().hex,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while (message := consumer.poll(SECONDS)) is not None and message.error() is None:
-        found.append(message.value())
-    consumer.close()
-    return found
+    found = committed_records({"bootstrap.servers": proxied.direct}, topic)
+    return [message.value() for message in found]

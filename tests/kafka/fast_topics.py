@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from resolver import Message, TransactionProducer
 from resolver.producer.producer_base import ProducerBase
 from resolver.protocol import Half, HalfAt, Op, decode_half
 from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import committed_records, held_up, visible_records
 from tests.support.world import headers_of, warm_transactions
 
 from .protocol_topics import ProtocolTopics
@@ -32,7 +32,7 @@ class FastTopics(ProtocolTopics):
     def make(self, *groups: str) -> None:
         super().make(*groups)
         self.make_real(self.real, 3)
-        warm_transactions({"bootstrap.servers": self.bootstrap})
+        warm_transactions(self.options)
 
     @contextmanager
     def producer(self, **options: Any) -> Iterator[TransactionProducer]:
@@ -55,37 +55,15 @@ class FastTopics(ProtocolTopics):
 
     def read(self, topic: str) -> list[KafkaMessage]:
         """Read what is visible under read_committed, when no transaction is open any more."""
-        wait_until(lambda: self.held_up(topic) == 0)
-        return self.visible(topic)
+        return committed_records(self.options, topic)
 
     def visible(self, topic: str) -> list[KafkaMessage]:
         """Read what is visible under read_committed now."""
-        options = {
-            "bootstrap.servers": self.bootstrap,
-            "group.id": "reads",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # the default would hold up the end of a partition 500 ms
-        }
-        with closing(Consumer(options)) as consumer:
-            return [
-                message for place in self._places(topic) for message in _to_end(consumer, place)
-            ]
+        return visible_records(self.options, topic)
 
     def held_up(self, topic: str) -> int:
         """Return how many records of a topic are behind the first open transaction."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        places = self._places(topic)
-        ends = [
-            sum(
-                answer.result(PATIENCE_SECONDS).offset
-                for answer in admin.list_offsets(
-                    {place: OffsetSpec.latest() for place in places},  # type: ignore[no-untyped-call]
-                    isolation_level=isolation,
-                ).values()
-            )
-            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-        ]
-        return int(ends[1] - ends[0])
+        return held_up(self.options, topic)
 
     def halves(self) -> list[HalfAt]:
         """Read all halves, as the resolver does."""
@@ -115,21 +93,6 @@ class FastTopics(ProtocolTopics):
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
-
-    def _places(self, topic: str) -> list[TopicPartition]:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        numbers = admin.list_topics(topic, timeout=30).topics[topic].partitions
-        return [TopicPartition(topic, number, 0) for number in numbers]
-
-
-def _to_end(consumer: Consumer, place: TopicPartition) -> Iterator[KafkaMessage]:
-    consumer.assign([place])
-    while True:
-        message = consumer.poll(PATIENCE_SECONDS)
-        assert message is not None
-        if message.error() is not None:
-            return
-        yield message
 
 
 def _place(message: KafkaMessage) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from resolver.protocol import Half, HalfAt, Names, Op, Record, check_record, dec
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import visible_records
 from tests.support.world import headers_of, place_of
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class ProtocolTopics:
 
     def __init__(self, bootstrap: str, prefix: str, queues: int = 2) -> None:
         self.bootstrap = bootstrap
+        self.options = {"bootstrap.servers": bootstrap}
         self.names = Names(prefix)
         self.settings = Settings(bootstrap_servers=bootstrap, topic_prefix=prefix, queues=queues)
 
@@ -79,19 +81,7 @@ class ProtocolTopics:
 
     def read(self, topic: str) -> list[KafkaMessage]:
         """Read all that is in a topic, under read_committed."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "reads",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        try:
-            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-            return [message for number in partitions for message in _all(consumer, topic, number)]
-        finally:
-            consumer.close()
+        return visible_records(self.options, topic)
 
     def ops(self) -> list[tuple[int, Op]]:
         """Read all ops, each with its queue; agents' announcements aside."""
@@ -142,17 +132,6 @@ def until(condition: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
             return seen
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}, {seen!r}"
         time.sleep(0.05)
-
-
-def _all(consumer: Consumer, topic: str, partition: int) -> Iterator[KafkaMessage]:
-    """Read to the end of a partition that was written without Kafka transactions."""
-    place = TopicPartition(topic, partition)
-    first, end = consumer.get_watermark_offsets(place, timeout=30)
-    consumer.assign([TopicPartition(topic, partition, first)])
-    for _ in range(first, end):
-        message = consumer.poll(30)
-        assert message is not None and message.error() is None
-        yield message
 
 
 def _stored(error: object, _message: object) -> None:

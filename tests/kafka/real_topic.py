@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-
 import msgpack
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, commit_record
 from resolver.protocol.record import Headers
@@ -18,6 +11,7 @@ from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import committed_records
 
 
 def make_real(settings: Settings, topic: str) -> str:
@@ -51,48 +45,5 @@ def commit(
 
 def values(settings: Settings, topic: str, partition: int = 0) -> list[bytes | None]:
     """Return the committed values of a partition, in order, once no transaction is open in it."""
-    place = TopicPartition(topic, partition, 0)
-    _await_markers(settings, place)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": uuid.uuid4().hex,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([place])
-    values = []
-    while (message := _next(consumer)) is not None:
-        values.append(message.value())
-    consumer.close()
-    return values
-
-
-def _next(consumer: Consumer) -> Message | None:
-    """Return the next message, or None at the end; anything else is an error."""
-    message = consumer.poll(PATIENCE_SECONDS)
-    assert message is not None, f"nothing came within {PATIENCE_SECONDS} s"
-    if (error := message.error()) is None:
-        return message
-    assert error.code() == KafkaError._PARTITION_EOF, str(error)
-    return None
-
-
-def _await_markers(settings: Settings, place: TopicPartition) -> None:
-    """Wait until no transaction is open in a partition.
-
-    Kafka answers a commit before it writes the markers; until they are there, nobody sees the
-    records of the commit.
-    """
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
-
-    def end(isolation: IsolationLevel) -> int:
-        latest = {place: OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        return int(
-            admin.list_offsets(latest, isolation_level=isolation)[place]
-            .result(PATIENCE_SECONDS)
-            .offset
-        )
-
-    wait_until(lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED))
+    options = {"bootstrap.servers": settings.bootstrap_servers}
+    return [message.value() for message in committed_records(options, topic, [partition])]

@@ -8,12 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from resolver.broker import Broker
 from resolver.errors import TxResolverError
-from resolver.kafka.clients import admin_client, client_config
+from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
@@ -21,6 +20,7 @@ from resolver.resolve.fences import FenceTimer
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import end_offsets
 
 
 def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
@@ -76,9 +76,5 @@ def _settings(broker: Broker, prefix: str) -> Settings:
 
 
 def _fences(settings: Settings) -> int:
-    consumer = Consumer(client_config(settings, **{"group.id": "fences"}))
-    try:
-        place = TopicPartition(Names(settings.topic_prefix).op, 0)
-        return int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
-    finally:
-        consumer.close()
+    options = {"bootstrap.servers": settings.bootstrap_servers}
+    return end_offsets(options, Names(settings.topic_prefix).op, [0])[0]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import msgpack
 import orjson
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
@@ -23,6 +23,7 @@ from resolver.resolve.delivery.packed import Decision, Output, as_output
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import end_offsets
 
 from .kafka_proxy import (
     ADD_OFFSETS,
@@ -99,22 +100,9 @@ class Network:
 
     def stored(self) -> int:
         """Return how many records are there, of open transactions too."""
-        return self._end("read_uncommitted")
-
-    def visible(self) -> int:
-        """Return up to where consumers see."""
-        return self._end("read_committed")
-
-    def _end(self, isolation: str) -> int:
-        options = {
-            "bootstrap.servers": self.settings.bootstrap_servers,
-            "group.id": "ends",
-            "isolation.level": isolation,
-        }
-        with closing(Consumer(options)) as consumer:
-            topics = (self.real, self.names.resolution)
-            places = [TopicPartition(topic, 0) for topic in topics]
-            return sum(consumer.get_watermark_offsets(place, 30)[1] for place in places)
+        options = {"bootstrap.servers": self.settings.bootstrap_servers}
+        topics = (self.real, self.names.resolution)
+        return sum(end_offsets(options, topic, [0], "read_uncommitted")[0] for topic in topics)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from typer.testing import CliRunner
 
@@ -22,10 +21,11 @@ from resolver.operations import OperationTable
 from resolver.protocol import Half, TransactionStatus, decode_claim, decode_op
 from resolver.protocol.names import RESUMES
 from resolver.views import Ledger
+from tests.support.reading import committed_records, end_offsets
 from tests.support.tables import Row, half, outcome, write_tables
 from tests.support.world import header, headers_of
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 
 #: So many chunks that some are left when a kill comes, on a slow machine too.
 MANY = 3_000
@@ -103,13 +103,14 @@ class Site:
 
     def records_of_claims(self) -> int:
         """Return the end of the topic of claims, also of those that are not committed."""
-        return end_of(self.topics, TopicPartition(self.topics.names.operation, 0), "uncommitted")
+        topic = self.topics.names.operation
+        return end_offsets(self.topics.options, topic, [0], "read_uncommitted")[0]
 
     def halves(self) -> list[KafkaMessage]:
-        return read(self.topics, self.topics.names.half)
+        return committed_records(self.topics.options, self.topics.names.half)
 
     def ops(self) -> list[KafkaMessage]:
-        return read(self.topics, self.topics.names.op)
+        return committed_records(self.topics.options, self.topics.names.op)
 
 
 @pytest.fixture
@@ -128,55 +129,6 @@ def message(queue: int, offset: int) -> Row:
     sent = half_of(f"tx-{queue}-{offset}").to_record("tx.half")
     headers = [{"key": name, "value": value} for name, value in sent.headers]
     return half(queue, offset, key=sent.key, value=sent.value, headers=headers)
-
-
-def read(topics: ProtocolTopics, topic: str) -> list[KafkaMessage]:
-    """Read what is committed in a topic, up to its last stable offset, each partition in order."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": topics.bootstrap,
-            "group.id": "reads",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-            "enable.auto.commit": False,
-        }
-    )
-    numbers = list(consumer.list_topics(topic, 30).topics[topic].partitions)
-    # Behind an open transaction nothing is read: Kafka ends one that was killed.
-    ends: dict[int, int] = {}
-    for number in numbers:
-        place = TopicPartition(topic, number)
-        ends[number] = until(lambda place=place: stable_end(topics, place))  # type: ignore[misc,assignment]
-    consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
-    found, left = [], {number for number in numbers if ends[number] > 0}
-    while left:
-        one = consumer.poll(30)
-        assert one is not None
-        error = one.error()
-        if error is None:
-            found.append(one)
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF
-            if (one.offset() or 0) >= ends[one.partition() or 0]:
-                left.discard(one.partition() or 0)
-    consumer.close()
-    return found
-
-
-def stable_end(topics: ProtocolTopics, place: TopicPartition) -> int | None:
-    """Return a partition's end once no transaction in it is open; 0 is told as -1."""
-    committed, stored = (end_of(topics, place, level) for level in ("committed", "uncommitted"))
-    return (committed or -1) if committed == stored else None
-
-
-def end_of(topics: ProtocolTopics, place: TopicPartition, level: str) -> int:
-    options = {"bootstrap.servers": topics.bootstrap, "group.id": "reads"}
-    consumer = Consumer({**options, "isolation.level": f"read_{level}"})
-    try:
-        return int(consumer.get_watermark_offsets(place, 30)[1])
-    finally:
-        consumer.close()
 
 
 def resumed(halves: Sequence[KafkaMessage]) -> list[str]:
@@ -229,7 +181,10 @@ def test_replay_writes_the_commit_once_more(site: Site) -> None:
     assert "replay: 2 of 2 transactions" in said
     names = [("trace", None), ("UNIQ_KEY", b"tx-0-0"), ("PGROUP", b"orders"),
              ("BORN_TIMESTAMP", b"7"), ("HALF_OFFSET", b"0:0")]  # fmt: skip
-    found = {dict(one.headers() or [])["HALF_OFFSET"]: one for one in read(site.topics, to)}
+    found = {
+        dict(one.headers() or [])["HALF_OFFSET"]: one
+        for one in committed_records(site.topics.options, to)
+    }
     assert found.keys() == {b"0:0", b"1:0"}
     assert found[b"0:0"].headers() == names
     assert (found[b"0:0"].key(), found[b"0:0"].value()) == (b"key", b"body")
@@ -372,7 +327,7 @@ def acted_on(site: Site, kind: str, to: str) -> list[str]:
     if kind == "resume":
         return resumed(site.halves())
     if kind == "replay":
-        again = read(site.topics, to)
+        again = committed_records(site.topics.options, to)
         return [str(header(one, "HALF_OFFSET")) for one in again]
     return [
         f"{record.partition()}:{element.offset}"
@@ -383,7 +338,7 @@ def acted_on(site: Site, kind: str, to: str) -> list[str]:
 
 def claims(site: Site) -> list[str]:
     """Return the operations of the claims that are there now."""
-    found = read(site.topics, site.topics.names.operation)
+    found = committed_records(site.topics.options, site.topics.names.operation)
     return [decode_claim(one.value()).operation for one in found]
 
 
@@ -439,4 +394,6 @@ def test_an_erasure_that_was_killed_goes_on(site: Site) -> None:
     ledger = Ledger(tables=site.tables)
     [left] = ledger.sql("SELECT count(*) AS n FROM half WHERE value IS NOT NULL").to_pylist()
     assert left["n"] == 0
-    assert read(site.topics, site.topics.names.operation) == [], "it needs no claim"
+    assert committed_records(site.topics.options, site.topics.names.operation) == [], (
+        "it needs no claim"
+    )

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from resolver.broker import Broker
 from resolver.errors import TxResolverError
 from resolver.kafka.acls import grant
-from resolver.kafka.clients import admin_client, client_config
+from resolver.kafka.clients import admin_client
 from resolver.kafka.end_offsets import StableEnd, stable_ends
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names, decode_revoked, fence_record, is_revoked
@@ -26,6 +26,7 @@ from resolver.resolve.stuck import StuckWatch
 from resolver.settings import Settings
 from tests.support.leftovers import wait_until
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import visible_records
 from tests.support.secured import PRINCIPALS, SecuredBroker, Site
 from tests.support.world import headers_of
 
@@ -73,23 +74,13 @@ class Scene:
 
     def revoked(self, queue: int) -> list[str | None]:
         """Return the ids of all revocations that a queue reads, as its step does."""
-        return revoked(self.settings, queue)
+        return revoked(self.options, self.names, queue)
 
 
-def revoked(settings: Settings, queue: int) -> list[str | None]:
-    names = Names(settings.topic_prefix)
-    place = TopicPartition(names.op, queue, 0)
-    # ms for more to come: a queue is told again and again.
-    waits = {"fetch.wait.max.ms": 10}
-    options = {"group.id": names.reader, "enable.partition.eof": True, **waits}
-    consumer = Consumer(client_config(settings, **options))
-    consumer.assign([place])
-    found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
-        if is_revoked(headers_of(message)):
-            found.append(decode_revoked(message.value(), queue, PROOF))
-    consumer.close()
-    return found
+def revoked(options: dict[str, str], names: Names, queue: int) -> list[str | None]:
+    read = visible_records(options, names.op, [queue])
+    told = [message for message in read if is_revoked(headers_of(message))]
+    return [decode_revoked(message.value(), queue, PROOF) for message in told]
 
 
 @pytest.fixture
@@ -179,21 +170,20 @@ def test_without_permission_it_says_so_and_the_others_are_revoked(
     done = site.create("--acls", *PRINCIPALS)
     assert done.exit_code == 0, done.output
     settings, failures = site.settings("resolver"), list[TxResolverError]()
-    allowed, forbidden = (
-        FastProducer(secured.options("admin"), site.names, group) for group in ("orders", "pay")
-    )
+    admin = secured.options("admin")
+    allowed, forbidden = (FastProducer(admin, site.names, group) for group in ("orders", "pay"))
     revoker = Revoker(settings, PROOF, failures.append)
     revoker.start()
     try:
         with only_ids_of(site, "orders"):
             revoker.want({0: [forbidden.fast_id, allowed.fast_id]})
-            wait_until(lambda: allowed.fast_id in revoked(settings, 0))
+            wait_until(lambda: allowed.fast_id in revoked(admin, site.names, 0))
             wait_until(lambda: revoker.revoked().forbidden == 1)
-            assert set(revoked(settings, 0)) == {allowed.fast_id}
+            assert set(revoked(admin, site.names, 0)) == {allowed.fast_id}
             (warned,) = [line for line in caplog.messages if "no permission to revoke" in line]
             assert forbidden.fast_id in warned
             assert f"Write on the transactional ids {site.names.prefix}fast:*" in warned
-        wait_until(lambda: forbidden.fast_id in revoked(settings, 0))
+        wait_until(lambda: forbidden.fast_id in revoked(admin, site.names, 0))
         assert revoker.revoked().forbidden == 0
     finally:
         revoker.stop()

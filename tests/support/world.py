@@ -32,6 +32,7 @@ from resolver.protocol import (
     decode_resolution,
 )
 from tests.support.patience import PATIENCE_SECONDS
+from tests.support.reading import held_up
 
 COMMIT = TransactionStatus.COMMIT_MESSAGE
 ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
@@ -191,19 +192,7 @@ class World:
 
     def has_open_transaction(self, topic: str) -> bool:
         """Whether a partition has records that a reader of committed ones may not see yet."""
-        return self._ends(topic, "read_committed") != self._ends(topic, "read_uncommitted")
-
-    def _ends(self, topic: str, isolation: str) -> list[int]:
-        group = {"group.id": "ends", "isolation.level": isolation}
-        consumer = Consumer(self.options | group)
-        try:
-            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-            return [
-                consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1]
-                for number in sorted(partitions)
-            ]
-        finally:
-            consumer.close()
+        return held_up(self.options, topic) > 0
 
     def close(self) -> None:
         """Leave the broker alone: clients that outlive it say so all the time."""
