@@ -19,8 +19,7 @@ from resolver.protocol.names import RESUMES
 from resolver.resolve.job import Resolve
 from resolver.settings import Settings
 from resolver.spark.running import finish_batch
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.world import COMMIT, ROLLBACK, UNKNOWN, Sent, World
 
 QUEUES = 2

@@ -23,7 +23,7 @@ from resolver.settings import Settings
 from resolver.views import Filter, Ledger
 from resolver.what_if import compare, read_history
 from tests.support.commands import command
-from tests.support.leftovers import wait_until
+from tests.support.patience import wait_until
 from tests.support.time_limit import takes
 
 from .copied import Copy, as_if_of, more

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.results import Results
-from tests.support.leftovers import processes_in, wait_until
-from tests.support.patience import WHOLE_RUN_SECONDS
+from tests.support.leftovers import processes_in
+from tests.support.patience import WHOLE_RUN_SECONDS, wait_until
 from tests.support.time_limit import takes
 
 #: In one world, as they are few: its first start, when all tables are made, takes longest.

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.faults.cluster import Cluster, offsets_of, transactions_of
 from tests.faults.node import Node
 from tests.faults.power import lose_power, preloaded
-from tests.support.leftovers import processes_in, wait_until
+from tests.support.leftovers import processes_in
+from tests.support.patience import wait_until
 from tests.support.reading import end_offsets
 
 TOPIC, ALONE = "copied", "alone"
@@ -26,9 +27,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(home, links=True, preload=preloaded) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(_SECONDS)
-        wait_until(lambda: cluster.knows([TOPIC]), _SECONDS)
+        wait_until(lambda: cluster.knows([TOPIC]))
         yield cluster
-    wait_until(lambda: processes_in(home) == [], _SECONDS)  # a killed JVM takes a moment to end
+    wait_until(lambda: processes_in(home) == [])  # a killed JVM takes a moment to end
 
 
 def test_a_leader_without_power_loses_what_it_had_not_synced_and_the_others_lose_nothing(
@@ -40,7 +41,7 @@ def test_a_leader_without_power_loses_what_it_had_not_synced_and_the_others_lose
     assert node.kill() == "exit code 137"
     cuts = lose_power(node.home, random.Random(1))  # noqa: S311
     assert [cut for cut in cuts if cut.log.parent.name == f"{TOPIC}-0"]
-    wait_until(lambda: cluster.leader(TOPIC, 0, besides=node.number) != node.number, _SECONDS)
+    wait_until(lambda: cluster.leader(TOPIC, 0, besides=node.number) != node.number)
     send(cluster, 1)
     node.launch()
     cluster.await_whole()
@@ -50,13 +51,13 @@ def test_a_leader_without_power_loses_what_it_had_not_synced_and_the_others_lose
 def test_a_topic_of_one_node_has_no_leader_while_that_is_halted(cluster: Cluster) -> None:
     cluster.await_whole()
     cluster.make_topic(ALONE, 3)
-    wait_until(lambda: cluster.leader(ALONE, 0) == 3, _SECONDS)
+    wait_until(lambda: cluster.leader(ALONE, 0) == 3)
     cluster.nodes[3].halt()
-    wait_until(lambda: cluster.nodes[3].is_halted, _SECONDS)
-    wait_until(lambda: cluster.leader(ALONE, 0, besides=3) == -1, _SECONDS)
+    wait_until(lambda: cluster.nodes[3].is_halted)
+    wait_until(lambda: cluster.leader(ALONE, 0, besides=3) == -1)
     send(cluster, 1)
     cluster.nodes[3].go_on()
-    wait_until(lambda: cluster.leader(ALONE, 0) == 3, _SECONDS)
+    wait_until(lambda: cluster.leader(ALONE, 0) == 3)
 
 
 def test_a_coordinator_is_the_leader_of_its_partition(cluster: Cluster) -> None:

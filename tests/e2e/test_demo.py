@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.support.commands import Command, command
-from tests.support.leftovers import processes_in, wait_until
-from tests.support.patience import WHOLE_RUN_SECONDS
+from tests.support.leftovers import processes_in
+from tests.support.patience import WHOLE_RUN_SECONDS, wait_until
 from tests.support.time_limit import takes
 
 HOLDS = re.compile(r"The comparison holds: each of the ([\d,]+) committed orders was delivered")

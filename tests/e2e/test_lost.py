@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 
 from resolver.errors import ResolverError
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.world import World
 
 from .conftest import Resolving
-
-_PATIENCE_SECONDS = 120.0
 
 
 def test_an_error_of_a_spark_worker_has_its_remedy(world: World, resolving: Resolving) -> None:
@@ -21,11 +18,9 @@ def test_an_error_of_a_spark_worker_has_its_remedy(world: World, resolving: Reso
         world.resolutions(1)
     world.send_half()
     place = TopicPartition(world.names.half, 0, OFFSET_END)
-    world.admin.delete_records([place])[place].result(30)
+    world.admin.delete_records([place])[place].result(PATIENCE_SECONDS)
     with pytest.raises(ResolverError) as ended, resolving() as job:
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while not job.wait(0.1):
-            assert time.monotonic() < until
+        wait_until(lambda: job.wait(0.1))
     assert ended.value.message.startswith("the query resolve ended: partition 0 of")
     assert ended.value.remedy == (
         "start with --rebuild, on a new checkpoint, to go on with what is left"

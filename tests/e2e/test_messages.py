@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from resolver.protocol import Half, Headers, Record
-from tests.support.leftovers import wait_until
+from tests.support.patience import wait_until
 from tests.support.world import (
     ROLLBACK,
     Sent,

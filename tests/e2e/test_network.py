@@ -24,7 +24,7 @@ from tests.faults.network.late import Moment
 from tests.faults.network.listeners import PRODUCERS, RESOLVER, fronts_of, proxied_broker
 from tests.faults.network.rules import ANSWER, REQUEST, Selection
 from tests.faults.scenery import Scenery
-from tests.support.leftovers import wait_until
+from tests.support.patience import wait_until
 from tests.support.reading import committed_records
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
         command = [sys.executable, "-m", "tests.faults.network.proxy"]
         ours = {**os.environ, "PYTHONPATH": str(ROOT)}  # the proxy runs in another folder
         proxy = Guarded([*command, *map(str, fronts.values())], home, log, (), ours)
-        wait_until(lambda: "ready" in log.read_text(), SECONDS)
+        wait_until(lambda: "ready" in log.read_text())
         port = int(log.read_text().partition("control=")[2].split()[0])
         sides = [fronts[name].servers for name in (RESOLVER, PRODUCERS)]
         yield Proxied(sides[0], sides[1], broker.bootstrap, Control(port))
@@ -101,7 +101,7 @@ def test_what_a_silent_line_has_held_comes_in_its_order(proxied: Proxied, topic:
     with proxied.control.rule("silence", Selection(listener=PRODUCERS), SECONDS) as rule:
         for number in range(3):
             producer.produce(topic, str(number).encode())
-        wait_until(lambda: rule.story.counts.get("Produce"), SECONDS)
+        wait_until(lambda: rule.story.counts.get("Produce"))
         assert values(proxied, topic) == [b"before"]
     assert producer.flush(SECONDS) == 0
     assert values(proxied, topic) == [b"before", b"0", b"1", b"2"]

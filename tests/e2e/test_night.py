@@ -7,9 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from resolver.protocol.names import RESUMES
 from resolver.settings import Settings
 from resolver.spark.running import finish_batch
 from resolver.views import Filter, Ledger
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import wait_until
 from tests.support.time_limit import takes
 from tests.support.world import Sent, World, header, headers_of
 
@@ -80,7 +78,10 @@ class Night:
 def landed(tables: Path, status: str, count: int, group: str | None = None) -> None:
     """Return once the ledger has so many transactions of a status."""
     chosen = Filter(status=status, group=group)
-    await_(lambda: len(Ledger(tables=tables).transactions(chosen).to_pylist()) == count)
+    wait_until(
+        lambda: len(Ledger(tables=tables).transactions(chosen).to_pylist()) == count,
+        pause_seconds=0.2,
+    )
 
 
 def asked(tables: Path, count: int) -> None:
@@ -90,14 +91,7 @@ def asked(tables: Path, count: int) -> None:
         rows = Ledger(tables=tables).pending().to_pylist()
         return len([row for row in rows if row["checks"] > 0]) == count
 
-    await_(are_there)
-
-
-def await_(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_until(are_there, pause_seconds=0.2)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from resolver.kafka.topics import ensure_topics
 from resolver.protocol import FAST_DELIVERY, Element, Op
 from resolver.resolve.job import Resolve
 from resolver.settings import Settings
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.world import COMMIT, ROLLBACK, Sent, World, header
 
 from .conftest import QUEUES, Resolving
@@ -51,8 +51,7 @@ def test_a_rebuild_takes_over_and_doubles_nothing(
             with_outcomes = second.query.runId
             while second.query.runId == with_outcomes:
                 assert not second.wait(0.1)
-            while not first.wait(0.5):
-                pass
+            wait_until(lambda: first.wait(0.5))
             with pytest.raises(Replaced):
                 first.raise_failure()
             world.end(pending)

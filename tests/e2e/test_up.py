@@ -12,8 +12,7 @@ import pytest
 
 from resolver.spark.points import Point
 from tests.support.commands import Command, command
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.time_limit import takes
 from tests.support.world import ROLLBACK, World, header
 

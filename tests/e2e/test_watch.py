@@ -27,6 +27,7 @@ from resolver.watch.agents import AgentMetrics
 from resolver.watch.jobs import JobsWatch
 from resolver.watch.watch import Watch
 from tests.support.panels import draw, panels, queries
+from tests.support.patience import wait_until
 from tests.support.prometheus import ALERTS, Prometheus, prometheus
 from tests.support.world import COMMIT, ROLLBACK, Sent, World
 
@@ -121,8 +122,7 @@ def scene(
 def happen(scene: Scene, spark: SparkSession) -> None:
     """Let all happen that a metric counts, after Prometheus has seen that nothing has."""
     world = scene.world
-    wait = scene.prometheus.until
-    wait(lambda: scene.value("txresolver_quarantined_total") == 0, "figures of an empty ledger")
+    wait_until(lambda: scene.value("txresolver_quarantined_total") == 0)
     world.send_half()  # the agent commits it
     world.send_half(group="dead")  # is given up
     immune = {"immunity_seconds": 3_600}  # nobody asks before its end comes
@@ -138,12 +138,12 @@ def happen(scene: Scene, spark: SparkSession) -> None:
     world.resolutions(48)
     world.quarantined(2)
     counts = "txresolver_finish_message_latency_seconds_count"
-    wait(lambda: scene.value(counts) == 48, "48 outcomes were scraped")
-    wait(lambda: scene.value("txresolver_quarantined_total") == 2, "refusals were scraped")
+    wait_until(lambda: scene.value(counts) == 48)
+    wait_until(lambda: scene.value("txresolver_quarantined_total") == 2)
     report = audited(spark, scene.settings, str(scene.tables), False, 1)
     assert report.holds, report.lines()
     keep(spark, str(scene.tables), report, False)
-    wait(lambda: scene.value("txresolver_audit_violations") == 0, "the audit was scraped")
+    wait_until(lambda: scene.value("txresolver_audit_violations") == 0)
     first, *others = report.findings
     wrong = replace(report, findings=(replace(first, violations=2), *others))
     keep(spark, str(scene.tables), wrong, False)
@@ -179,7 +179,7 @@ def test_every_metric_that_an_alert_looks_at_is_there(scene: Scene) -> None:
 
 
 def test_alerts_fire_for_what_happened(scene: Scene) -> None:
-    scene.prometheus.until(lambda: scene.prometheus.firing() >= LIVE, f"{LIVE} fire")
+    wait_until(lambda: scene.prometheus.firing() >= LIVE)
 
 
 def test_metrics_agree_with_the_ledger(scene: Scene) -> None:

@@ -14,8 +14,7 @@ from confluent_kafka import Message as KafkaMessage
 from resolver import Message, TransactionProducer
 from resolver.producer.producer_base import ProducerBase
 from resolver.protocol import Half, HalfAt, Op, decode_half
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import committed_records, held_up, visible_records
 from tests.support.world import headers_of, warm_transactions
 

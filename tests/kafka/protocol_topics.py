@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
@@ -18,11 +16,10 @@ from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Half, HalfAt, Names, Op, Record, check_record, decode_op
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import visible_records
 from tests.support.world import headers_of, place_of
 
-T = TypeVar("T")
 #: Real topic of most messages; tests share it, and nobody reads it.
 REAL = "orders.placed"
 
@@ -48,7 +45,7 @@ class ProtocolTopics:
         admin = admin_client(self.settings)
         made = admin.create_topics([NewTopic(name, partitions, 1, config=config)])
         made[name].result(PATIENCE_SECONDS)
-        until(lambda: name in admin.list_topics(timeout=30).topics)
+        wait_until(lambda: name in admin.list_topics(timeout=30).topics)
 
     def publish(self, **settings: Any) -> None:
         """Let a resolver with these settings take over: it publishes its policy."""
@@ -121,17 +118,6 @@ class ProtocolTopics:
 def group_of(topics: ProtocolTopics) -> str:
     """Consumer groups know no prefix: each test has its own."""
     return f"orders-{topics.names.prefix}x"
-
-
-def until(condition: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
-    """Wait for a condition, return what it returned; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        seen = condition()
-        if seen:
-            return seen
-        assert time.monotonic() < deadline, f"not within {seconds} s: {condition}, {seen!r}"
-        time.sleep(0.05)
 
 
 def _stored(error: object, _message: object) -> None:

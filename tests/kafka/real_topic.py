@@ -9,8 +9,7 @@ from resolver.protocol import Half, HalfAt, Names, Outcome, Resolution, Source, 
 from resolver.protocol.record import Headers
 from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import committed_records
 
 

@@ -19,8 +19,7 @@ from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import ensure_topics
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 FIRST, NODE = 1, 2
 _STOP_SECONDS = 60.0

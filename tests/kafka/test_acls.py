@@ -27,10 +27,8 @@ from resolver.broker import Broker
 from resolver.errors import AccessError, SettingsError
 from resolver.kafka.oldest import oldest_records
 from resolver.resolve.rebuild import rebuild_ends, refuse_gaps
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.secured import PRINCIPALS, SecuredBroker, Site
-
-from .protocol_topics import until
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +198,7 @@ def read(site: Site, options: dict[str, str], topic: str) -> int | None:
         if known is not None:  # it may not even know that there is such a topic
             return int(known.code())
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return until(lambda: first_error(consumer, KafkaError.GROUP_AUTHORIZATION_FAILED))
+        return wait_until(lambda: first_error(consumer, KafkaError.GROUP_AUTHORIZATION_FAILED))
     finally:
         consumer.close()
 
@@ -210,7 +208,7 @@ def join(site: Site, options: dict[str, str], group: str) -> int | None:
     consumer = Consumer({**options, "group.id": group})
     consumer.subscribe([site.names.check("orders")])
     try:
-        return until(lambda: first_error(consumer, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        return wait_until(lambda: first_error(consumer, KafkaError.TOPIC_AUTHORIZATION_FAILED))
     finally:
         consumer.close()
 

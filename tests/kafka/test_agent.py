@@ -23,9 +23,9 @@ from resolver import (
 )
 from resolver.broker import Broker
 from resolver.protocol import Record, fitted
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, group_of, until
+from .protocol_topics import ProtocolTopics, group_of
 from .raw_header import write_with_header
 
 COMMIT, ROLLBACK, UNKNOWN = (
@@ -96,7 +96,7 @@ def test_a_check_is_answered_in_its_queue(
         topics.check(group_of(topics), 17, queue=0)
         topics.check(group_of(topics), 18, queue=1)
         topics.check(group_of(topics), 19, queue=1)
-        until(lambda: len(topics.ends()) == 3)
+        wait_until(lambda: len(topics.ends()) == 3)
     answers = {
         (queue, element.offset, element.transaction_id): (op.state, op.from_check, op.group)
         for queue, op in topics.ops()
@@ -120,7 +120,7 @@ def test_the_listener_sees_the_message_as_it_was_sent(topics: ProtocolTopics) ->
     listener = Answers()
     with agent_of(topics, listener):
         topics.check(group_of(topics), 17, times=3, queue=1)
-        until(lambda: listener.asked)
+        wait_until(lambda: listener.asked)
     [message] = listener.asked
     assert message == Message("orders.placed", b"body", b"k", [("a", b"1")])
     assert (message.transaction_id, message.half_offset) == ("id-1-17", "1:17")
@@ -133,7 +133,7 @@ def test_the_listener_sees_that_a_message_was_cut(topics: ProtocolTopics) -> Non
     record = topics.record_of_check(group_of(topics), 17)._replace(value=bytes(100_000))
     with agent_of(topics, listener):
         topics.write(fitted(record, 50_000))
-        until(lambda: listener.asked)
+        wait_until(lambda: listener.asked)
     [message] = listener.asked
     assert message.truncated
     assert len(message.body or b"") < 50_000
@@ -152,10 +152,10 @@ def test_an_exception_or_no_status_is_unknown_with_a_remark_and_no_answer(
 
     with agent_of(topics, Answers(fails), check_thread_pool_max_size=1):
         topics.check(group_of(topics), 17)
-        until(topics.ends)
+        wait_until(topics.ends)
         topics.check(group_of(topics), 18)
-        until(lambda: len(topics.ends()) == 2)
-        until(lambda: topics.committed(group_of(topics)) == 2)
+        wait_until(lambda: len(topics.ends()) == 2)
+        wait_until(lambda: topics.committed(group_of(topics)) == 2)
     ops = [op for _, op in topics.ops()]
     assert {(op.state, type(says).__name__ in (op.remark or "")) for op in ops} == {(UNKNOWN, True)}
     assert not any(op.from_check for op in ops)  # it would count as one of the last answers
@@ -172,14 +172,14 @@ def test_an_agent_announces_itself_in_each_queue_when_it_answers(topics: Protoco
         return COMMIT
 
     with agent_of(topics, Answers(answer)):
-        until(lambda: topics.committed(group_of(topics)) == 1)
+        wait_until(lambda: topics.committed(group_of(topics)) == 1)
         assert topics.announced() == []
         says.clear()
         topics.check(group_of(topics), 18)
-        until(lambda: topics.announced() == [0, 1])
+        wait_until(lambda: topics.announced() == [0, 1])
         assert topics.ends() == [(17, "UNKNOWN"), (18, "COMMIT_MESSAGE")]
     with agent_of(topics, Answers()):
-        until(lambda: topics.announced() == [0, 0, 1, 1])
+        wait_until(lambda: topics.announced() == [0, 0, 1, 1])
 
 
 def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
@@ -194,8 +194,8 @@ def test_what_is_no_check_is_passed_over_and_its_neighbours_answered(
     topics.write(topics.record_of_check("another", 18)._replace(topic=topic))
     topics.check(group, 19)
     with agent_of(topics, Answers()):
-        until(topics.ends)
-        until(lambda: topics.committed(group) == 5)
+        wait_until(topics.ends)
+        wait_until(lambda: topics.committed(group) == 5)
     assert topics.ends() == [(19, "COMMIT_MESSAGE")]
     assert caplog.text.count("is passed over") == 4
 
@@ -209,7 +209,7 @@ def test_a_check_with_a_header_name_that_is_no_text_is_passed_over(
     write_with_header(topics.bootstrap, topic, b"\xff\xfe")
     topics.check(group, 300)
     with agent_of(topics, Answers()):
-        until(lambda: topics.committed(group) == 302)
+        wait_until(lambda: topics.committed(group) == 302)
     assert {offset for offset, _ in topics.ends()} == set(range(301))
     assert "is passed over: a header's name is no UTF-8" in caplog.text
 
@@ -221,13 +221,13 @@ def test_of_several_waiting_checks_for_one_half_only_the_newest_is_asked(
     gate = Gate()
     with agent_of(topics, gate, check_thread_pool_max_size=1) as agent:
         topics.check(group, 1)
-        until(lambda: gate.asked)
+        wait_until(lambda: gate.asked)
         for times in (1, 2, 3):
             topics.check(group, 17, times)
         topics.check(group, 18)
-        until(lambda: topics_read(topics) == 5 and agent.held == 3)
+        wait_until(lambda: topics_read(topics) == 5 and agent.held == 3)
         gate.open.set()
-        until(lambda: topics.committed(group) == 5)
+        wait_until(lambda: topics.committed(group) == 5)
     asked = [(message.half_offset, message.check_times) for message in gate.asked]
     assert sorted(asked) == [("0:1", 1), ("0:17", 3), ("0:18", 1)]
     assert sorted(topics.ends()) == [(offset, "COMMIT_MESSAGE") for offset in (1, 17, 18)]
@@ -243,14 +243,14 @@ def test_no_more_checks_are_held_than_allowed(topics: ProtocolTopics) -> None:
     with agent_of(topics, gate, check_request_hold_max=10, check_thread_pool_max_size=2) as agent:
         for offset in range(60):
             topics.check(group, offset)
-        until(lambda: agent.held == 10)
+        wait_until(lambda: agent.held == 10)
 
         def answered() -> bool:
             most.append(agent.held)
             return len(topics.ends()) == 60
 
         gate.open.set()
-        until(answered)
+        wait_until(answered)
     assert max(most) <= 10
     assert sorted(offset for offset, _ in topics.ends()) == list(range(60))
     assert len(gate.asked) == 60
@@ -268,7 +268,7 @@ def test_an_offset_is_committed_only_when_it_and_all_before_it_are_answered(
 
     topics.write(*(topics.record_of_check(group, offset, partition=1) for offset in (1, 2, 3)))
     with agent_of(topics, Answers(first_waits)) as agent:
-        until(lambda: len(topics.ends()) == 2)
+        wait_until(lambda: len(topics.ends()) == 2)
         agent.stop(timeout=0.5)  # the first is still being asked
         assert topics.committed(group) == 0
         gate.set()
@@ -284,17 +284,17 @@ def test_a_stopped_agent_finishes_what_it_asks_and_leaves_the_rest(
     with agent_of(topics, gate, check_thread_pool_max_size=1) as agent:
         for offset in (1, 2, 3):
             topics.check(group, offset)
-        until(lambda: gate.asked and agent.held == 3)
+        wait_until(lambda: gate.asked and agent.held == 3)
         stopping = threading.Thread(target=agent.stop)
         stopping.start()
-        until(lambda: agent.held == 1)
+        wait_until(lambda: agent.held == 1)
         gate.open.set()
         stopping.join(PATIENCE_SECONDS)
         assert not agent.alive
     assert len(topics.ends()) == 1
     again = Answers()
     with agent_of(topics, again):
-        until(lambda: len(topics.ends()) >= 3)
+        wait_until(lambda: len(topics.ends()) >= 3)
     assert {offset for offset, _ in topics.ends()} == {1, 2, 3}
 
 
@@ -305,13 +305,13 @@ def test_a_listener_that_takes_too_long_is_unknown_and_its_late_answer_is_sent(
     gate = Gate()
     with agent_of(topics, gate, check_timeout_ms=300):
         topics.check(group, 17)
-        until(lambda: topics.ends() == [(17, "UNKNOWN")])
-        until(lambda: topics.committed(group) == 1)
+        wait_until(lambda: topics.ends() == [(17, "UNKNOWN")])
+        wait_until(lambda: topics.committed(group) == 1)
         [(_, op)] = topics.ops()
         assert "did not answer within 0.3 s" in (op.remark or "")
         assert not op.from_check
         gate.open.set()
-        until(lambda: topics.ends() == [(17, "UNKNOWN"), (17, "COMMIT_MESSAGE")])
+        wait_until(lambda: topics.ends() == [(17, "UNKNOWN"), (17, "COMMIT_MESSAGE")])
 
 
 def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
@@ -327,7 +327,7 @@ def test_when_all_threads_hang_the_agent_says_so_and_ends_and_another_answers(
         assert not agent.wait_ready(0)
     assert "every thread waits" in caplog.text
     with agent_of(topics, Answers()):
-        until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
+        wait_until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
     gate.open.set()
 
 
@@ -344,15 +344,15 @@ def test_a_half_whose_listener_hangs_takes_one_thread_however_often_it_is_checke
     listener = Answers(hangs_at_17)
     with agent_of(topics, listener, check_timeout_ms=300, check_thread_pool_max_size=2) as agent:
         topics.check(group, 17)
-        until(lambda: topics.ends() == [(17, "UNKNOWN")])
+        wait_until(lambda: topics.ends() == [(17, "UNKNOWN")])
         for times in (2, 3, 4):
             topics.check(group, 17, times)
         topics.check(group, 18)
-        until(lambda: topics.committed(group) == 5)
+        wait_until(lambda: topics.committed(group) == 5)
         assert agent.alive
         assert [m.half_offset for m in listener.asked] == ["0:17", "0:18"]
         gate.set()
-        until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
+        wait_until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
 
 
 def test_after_it_hung_the_checks_behind_those_are_asked(topics: ProtocolTopics) -> None:
@@ -370,7 +370,7 @@ def test_after_it_hung_the_checks_behind_those_are_asked(topics: ProtocolTopics)
             agent.join(PATIENCE_SECONDS)
     assert topics.committed(group) == 2
     with agent_of(topics, Answers(hangs), **limits):
-        until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
+        wait_until(lambda: (3, "COMMIT_MESSAGE") in topics.ends())
         gate.set()
 
 
@@ -385,7 +385,7 @@ def test_the_callers_executor_asks(topics: ProtocolTopics) -> None:
         with agent_of(topics, Answers(says), executor=executor):
             for offset in range(20):
                 topics.check(group_of(topics), offset)
-            until(lambda: len(topics.ends()) == 20)
+            wait_until(lambda: len(topics.ends()) == 20)
     assert names <= {"mine_0", "mine_1"}
 
 
@@ -395,10 +395,10 @@ def test_it_waits_for_a_topic_that_is_not_there_yet(
     topics = ProtocolTopics(kafka.bootstrap, prefix)
     topics.make()
     with agent_of(topics, Answers(), ready=False):
-        until(lambda: "is not there yet" in caplog.text)
+        wait_until(lambda: "is not there yet" in caplog.text)
         topics.make(group_of(topics))
         topics.check(group_of(topics), 17)
-        until(topics.ends)
+        wait_until(topics.ends)
 
 
 def test_it_waits_for_the_topics_of_the_protocol(
@@ -406,10 +406,11 @@ def test_it_waits_for_the_topics_of_the_protocol(
 ) -> None:
     topics = ProtocolTopics(kafka.bootstrap, prefix)
     with agent_of(topics, Answers(), ready=False):
-        until(lambda: "op does not exist" in caplog.text or "half does not exist" in caplog.text)
+        missing = ("op does not exist", "half does not exist")
+        wait_until(lambda: any(text in caplog.text for text in missing))
         topics.make(group_of(topics))
         topics.check(group_of(topics), 17)
-        until(topics.ends)
+        wait_until(topics.ends)
 
 
 def test_two_agents_share_the_checks_and_lose_none_when_one_leaves(
@@ -421,10 +422,10 @@ def test_two_agents_share_the_checks_and_lose_none_when_one_leaves(
         with agent_of(topics, two):
             for offset in range(50):
                 topics.check(group, offset)
-            until(lambda: {offset for offset, _ in topics.ends()} == set(range(50)))
+            wait_until(lambda: {offset for offset, _ in topics.ends()} == set(range(50)))
         for offset in range(50, 80):
             topics.check(group, offset)
-        until(lambda: {offset for offset, _ in topics.ends()} == set(range(80)))
+        wait_until(lambda: {offset for offset, _ in topics.ends()} == set(range(80)))
     assert topics.committed(group) == 80
 
 
@@ -434,10 +435,10 @@ def test_an_agent_that_was_full_when_another_joined_reads_on(topics: ProtocolTop
     records = [topics.record_of_check(group, offset, partition=offset % 2) for offset in range(40)]
     topics.write(*records)
     with agent_of(topics, gate, check_request_hold_max=5) as full:
-        until(lambda: full.held == 5)
+        wait_until(lambda: full.held == 5)
         with agent_of(topics, Answers(), check_request_hold_max=5):
             gate.open.set()
-            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+            wait_until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
 
 
 def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: ProtocolTopics) -> None:
@@ -452,7 +453,7 @@ def test_the_producer_answers_its_groups_checks_and_hooks_see_it(topics: Protoco
         with producer.transaction(Message("orders.placed", b"")):
             pass
         topics.check(group_of(topics), 17)
-        until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
+        wait_until(lambda: (17, "COMMIT_MESSAGE") in topics.ends())
         assert producer.agent is not None and producer.agent.alive
     assert [(end.offset, end.from_check) for end in ends] == [(0, False), (17, True)]
 
@@ -469,8 +470,8 @@ def test_a_hook_that_exits_harms_neither_the_agent_nor_other_hooks(
     with agent_of(topics, Answers(), end_hooks=hooks) as agent:
         for offset in (17, 18):
             topics.check(group_of(topics), offset)
-        until(lambda: sorted(ends) == [17, 18])
-        until(lambda: len(topics.ends()) == 2)
+        wait_until(lambda: sorted(ends) == [17, 18])
+        wait_until(lambda: len(topics.ends()) == 2)
         assert agent.alive
 
 
@@ -481,10 +482,10 @@ def test_agents_of_the_new_group_protocol_share_the_checks(topics: ProtocolTopic
     )
     gate = Gate()
     with agent_of(topics, gate, kafka=kafka, check_request_hold_max=5) as full:
-        until(lambda: full.held == 5)
+        wait_until(lambda: full.held == 5)
         with agent_of(topics, Answers(), kafka=kafka, check_request_hold_max=5):
             gate.open.set()
-            until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
+            wait_until(lambda: {offset for offset, _ in topics.ends()} == set(range(40)))
 
 
 def test_a_callback_of_the_options_that_raises_costs_no_check(
@@ -497,7 +498,7 @@ def test_a_callback_of_the_options_that_raises_costs_no_check(
     with agent_of(topics, Answers(), kafka=kafka) as agent:
         for offset in range(20):
             topics.check(group_of(topics), offset)
-        until(lambda: sorted(offset for offset, _ in topics.ends()) == list(range(20)))
+        wait_until(lambda: sorted(offset for offset, _ in topics.ends()) == list(range(20)))
         assert agent.alive
     assert "stats_cb of the kafka options failed" in caplog.text
 
@@ -514,9 +515,9 @@ def test_it_goes_on_after_its_broker_was_away(
         topics.check(group_of(topics), 1)
         agents = agent_of(topics, listener, kafka={"reconnect.backoff.max.ms": "500"})
         agent = agents.__enter__()
-        until(topics.ends)
+        wait_until(topics.ends)
     with Broker(home, port):
         topics.check(group_of(topics), 2)
-        until(lambda: (2, "COMMIT_MESSAGE") in topics.ends())
+        wait_until(lambda: (2, "COMMIT_MESSAGE") in topics.ends())
         assert agent.alive
         agents.__exit__(None, None, None)

@@ -15,9 +15,9 @@ from urllib.request import urlopen
 import pytest
 
 from resolver.broker import Broker
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, group_of, until
+from .protocol_topics import ProtocolTopics, group_of
 
 LISTENERS = """
 import threading
@@ -108,11 +108,11 @@ def test_another_of_the_group_answers_what_a_killed_agent_held(
     holder = start("Hangs", "check_timeout_ms=600000")
     await_ready(holder, topics)
     write_checks(topics)
-    until((tmp_path / "asked").exists)
+    wait_until((tmp_path / "asked").exists)
     other = start("Commits")
     await_ready(other, topics)
     holder.kill()
-    until(lambda: all_are_answered(topics))
+    wait_until(lambda: all_are_answered(topics))
 
 
 def test_what_a_killed_agent_held_is_answered_when_it_is_back(
@@ -121,12 +121,12 @@ def test_what_a_killed_agent_held_is_answered_when_it_is_back(
     holder = start("Hangs", "check_timeout_ms=600000")
     await_ready(holder, topics)
     write_checks(topics)
-    until((tmp_path / "asked").exists)
+    wait_until((tmp_path / "asked").exists)
     holder.kill()
     holder.wait(PATIENCE_SECONDS)
     assert topics.ends() == []
     start("Commits")
-    until(lambda: all_are_answered(topics))
+    wait_until(lambda: all_are_answered(topics))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -136,7 +136,7 @@ def test_a_signal_ends_it_after_the_answer_that_is_being_given(
     agent = start("Slow")
     await_ready(agent, topics)
     topics.check(group_of(topics), 17)
-    until((tmp_path / "asked").exists)
+    wait_until((tmp_path / "asked").exists)
     agent.send_signal(number)
     (tmp_path / "go").touch()
     assert agent.wait(PATIENCE_SECONDS) == 0
@@ -175,10 +175,10 @@ def test_it_serves_metrics_and_health_and_logs_transactions_as_json(
         assert ready["message"] == f"ready: group={group_of(topics)}"
         assert get(f"http://{address}/readyz") == "ok\n"
         write_checks(topics)
-        until(lambda: len(topics.ends()) == 6)
+        wait_until(lambda: len(topics.ends()) == 6)
     labels = f'group="{group_of(topics)}",source="check",state="ROLLBACK_MESSAGE"'
     counted = f"txresolver_producer_ends_total{{{labels}}} 6.0"
-    until(lambda: counted in get(f"http://{address}/metrics"))  # a moment after the last op
+    wait_until(lambda: counted in get(f"http://{address}/metrics"))  # a moment after the last op
     metrics = get(f"http://{address}/metrics")
     assert f'txresolver_agent_up{{group="{group_of(topics)}"}} 1.0' in metrics
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]

@@ -21,9 +21,9 @@ from resolver import (
     TxResolverError,
 )
 from resolver.broker import Broker
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, group_of, until
+from .protocol_topics import ProtocolTopics, group_of
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -196,14 +196,14 @@ def test_checks_are_answered_by_either_kind_of_listener(
         async with producer_of(topics, listener=listener, checks_elsewhere=False) as producer:
             await producer.send_message_in_transaction(MESSAGE, COMMIT)
             topics.check(group_of(topics), 17)
-            await asyncio.to_thread(until, lambda: (17, "ROLLBACK_MESSAGE") in topics.ends())
+            await asyncio.to_thread(wait_until, lambda: (17, "ROLLBACK_MESSAGE") in topics.ends())
             assert (await producer.begin(MESSAGE)).state is None
 
     run(scenario())
     assert len(listener.asked_by) == 2
     assert (set(listener.asked_by) == {"MainThread"}) is is_async
     assert is_async or "MainThread" not in listener.asked_by
-    until(lambda: own_threads() == [])
+    wait_until(lambda: own_threads() == [])
 
 
 def test_a_start_that_is_cancelled_leaves_nothing_running(topics: ProtocolTopics) -> None:
@@ -215,7 +215,7 @@ def test_a_start_that_is_cancelled_leaves_nothing_running(topics: ProtocolTopics
             await starting
 
     run(scenario())
-    until(lambda: own_threads() == [])
+    wait_until(lambda: own_threads() == [])
 
 
 @pytest.mark.parametrize("cancels", [0, 2])
@@ -230,7 +230,7 @@ def test_a_start_whose_loop_ends_leaves_nothing_running(
             await asyncio.sleep(0)
 
     asyncio.run(scenario())  # it cancels all tasks at its end
-    until(lambda: own_threads() == [])
+    wait_until(lambda: own_threads() == [])
 
 
 def test_an_agent_whose_loop_is_closed_answers_nothing_and_leaves_it_to_others(
@@ -245,7 +245,7 @@ def test_an_agent_whose_loop_is_closed_answers_nothing_and_leaves_it_to_others(
     assert topics.ends() == []
     prefix = topics.names.prefix
     with TransactionAgent(group_of(topics), topics.bootstrap, PlainOrders(), topic_prefix=prefix):
-        until(lambda: topics.ends() == [(17, "ROLLBACK_MESSAGE")])
+        wait_until(lambda: topics.ends() == [(17, "ROLLBACK_MESSAGE")])
     asyncio.run(producer.close())
 
 

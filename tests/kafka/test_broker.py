@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from resolver.broker import Broker
 from resolver.errors import BrokerError
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 RUN = """
 import sys, time
@@ -63,13 +63,6 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 def is_running(pid: int) -> bool:
     return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-
-
-def await_that(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until, "the condition did not come about within a minute"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -255,7 +248,7 @@ def test_kill_9_of_its_parent_ends_the_broker_and_the_home_can_be_used_again(
         make_topic(bootstrap, "orders")
         produce(bootstrap, "orders", [b"1"])
         parent.kill()
-        await_that(lambda: not is_running(int(pid)))
+        wait_until(lambda: not is_running(int(pid)))
     with Broker(tmp_path) as broker:
         assert broker.bootstrap == bootstrap
         assert consume(bootstrap, "orders", 1) == [b"1"]

@@ -14,8 +14,7 @@ from resolver.broker import Broker
 from resolver.producer.connection import Connection, client_options
 from resolver.protocol import Record
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .kafka_proxy import PRODUCE, Fate, KafkaProxy
 from .real_topic import make_real

@@ -44,8 +44,7 @@ from resolver.resolve.delivery.packed import Decision, Output
 from resolver.resolve.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
 from resolver.spark.points import Point
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .real_topic import commit, make_real, values
 from .second_node import SecondNode, have_kafkas_topics_made
@@ -339,9 +338,7 @@ def test_outcomes_that_are_gone_are_not_made_anew_without_a_word(
     deliveries("checkpoint").start(is_new=True)
     admin = admin_client(settings)
     admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while topic in admin.list_topics(timeout=30).topics:
-        assert time.monotonic() < until
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics)
     with pytest.raises(ResolverError, match=r"is gone.*txresolver topics create"):
         ensure_all_topics(settings)
     ensure_topics(admin, settings)

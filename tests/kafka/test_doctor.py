@@ -27,6 +27,7 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from resolver.up.home import Home
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.secured import SecuredBroker, Site
 from tests.support.tables import half, write_tables
 from tests.support.world import COMMIT
@@ -71,7 +72,7 @@ def alter(settings: Settings, topic: str, **config: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
     admin = admin_client(settings)  # keep it: its answers end with it
     for altered in admin.incremental_alter_configs([resource]).values():
-        altered.result(30)
+        altered.result(PATIENCE_SECONDS)
 
 
 def checkpoint(home: Home, identity: str, planned: int) -> None:

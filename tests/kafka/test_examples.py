@@ -20,11 +20,11 @@ from sqlalchemy import create_engine
 from resolver.broker import Broker
 from resolver.protocol import Half, HalfAt, TransactionStatus, check_record, decode_half
 from tests.support.databases import Server
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.time_limit import takes
 from tests.support.world import headers_of, place_of
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -119,9 +119,9 @@ def test_an_order_is_published_and_checks_are_answered(
             chair.transaction_id: (at.queue, at.offset, COMMIT, True),
             "id-1-1000": (1, 1_000, ROLLBACK, True),
         }
-        until(lambda: wanted.items() <= answers(topics).items(), PATIENCE_SECONDS)
-        until(lambda: topics.committed(environ["GROUP"]) >= 2, PATIENCE_SECONDS)
-        until(lambda: set(topics.announced()) == {0, 1}, PATIENCE_SECONDS)
+        wait_until(lambda: wanted.items() <= answers(topics).items())
+        wait_until(lambda: topics.committed(environ["GROUP"]) >= 2)
+        wait_until(lambda: set(topics.announced()) == {0, 1})
 
 
 def with_tables(url: str) -> str:

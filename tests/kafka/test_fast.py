@@ -45,14 +45,12 @@ from resolver.producer.producer_base import ProducerBase
 from resolver.protocol import HalfAt, Names, commit_record
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.packed import Decision, as_output
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.secured import SecuredBroker
 from tests.support.world import headers_of
 
 from .fast_topics import FastTopics
 from .kafka_proxy import ADD_PARTITIONS, END_TXN, Fate, KafkaProxy
-from .protocol_topics import until
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMIT = TransactionStatus.COMMIT_MESSAGE
@@ -384,7 +382,7 @@ def test_its_thread_is_named_and_ends_with_it(topics: FastTopics) -> None:
 
     with topics.producer():
         assert "txresolver-fast-orders" in named()
-    until(lambda: not named())
+    wait_until(lambda: not named())
 
 
 def test_a_topic_that_refuses_a_message_makes_only_itself_slow(
@@ -427,7 +425,7 @@ def test_a_slow_local_transaction_gives_the_fast_lane_up_and_others_stay_fast(
     with topics.producer(fast_immunity_ms=1_000) as producer:
         slow = producer.begin(topics.message(b"slow"))
         patient = producer.begin(topics.message(b"patient", check_immunity_seconds=100))
-        until(lambda: given_up(topics) == [slow.transaction_id])
+        wait_until(lambda: given_up(topics) == [slow.transaction_id])
         assert slow.commit(wait=True) is False
         assert patient.commit(wait=True) is True
     assert slow_commits(topics) == given_up(topics) == [slow.transaction_id]
@@ -467,7 +465,7 @@ def test_after_an_end_that_may_have_been_sent_twice_the_id_is_given_up(
             next(fates, Fate.FORWARD) if request == END_TXN else Fate.FORWARD
         )
         assert producer.begin(topics.message(b"1")).commit(wait=True) is True
-        until(lambda: producer.begin(topics.message(b"2")).commit(wait=True))
+        wait_until(lambda: producer.begin(topics.message(b"2")).commit(wait=True))
     for held in network.proxy.held:
         held.let_go()
     assert sum(body == b"1" for body in topics.seen()) == 1
@@ -558,7 +556,7 @@ def test_each_missing_right_is_named_and_commits_are_slow_until_it_is_there(
     allow(secured, ResourceType.TOPIC, names.half, AclOperation.WRITE)
     allow(secured, ResourceType.TOPIC, names.op, AclOperation.WRITE)
     user = AdminClient({**secured.options("fast")})
-    until(lambda: {names.half, names.op} <= user.list_topics(timeout=30).topics.keys())
+    wait_until(lambda: {names.half, names.op} <= user.list_topics(timeout=30).topics.keys())
 
     def told() -> str:
         return " ".join(record.getMessage() for record in caplog.records)
@@ -575,14 +573,14 @@ def test_each_missing_right_is_named_and_commits_are_slow_until_it_is_there(
         ids = names.fast_id("orders", "")
         assert f"grant the group Write on transactional ids that begin with {ids}" in told()
         allow(secured, ResourceType.TRANSACTIONAL_ID, ids, AclOperation.WRITE)
-        until(lambda: commit() or "Write on the topics of its messages" in told())
+        wait_until(lambda: commit() or "Write on the topics of its messages" in told())
         assert f"to {real} are slow for a minute" in told()
     allow(secured, ResourceType.TOPIC, real, AclOperation.WRITE)
     with TransactionProducer(
         "orders", secured.bootstrap, topic_prefix=prefix, checks_elsewhere=True, fast=True,
         kafka=secured.users.login("fast"),
     ) as producer:  # fmt: skip
-        until(commit)
+        wait_until(commit)
 
 
 def test_a_lazy_producer_is_fast_once_it_is_connected(topics: FastTopics) -> None:
@@ -613,7 +611,7 @@ def test_it_is_fast_again_after_its_broker_was_away(
         def is_fast() -> bool:
             return producer.begin(topics.message(b"3")).commit(wait=True)
 
-        until(is_fast)
+        wait_until(is_fast)
     seen = topics.seen()
     assert {b"1", b"3"} <= set(seen)
     assert seen.count(b"2") + slow_commits(topics).count(open_one.transaction_id) >= 1

@@ -18,8 +18,7 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.fences import FenceTimer
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import end_offsets
 
 

@@ -21,8 +21,7 @@ from resolver.protocol import Half, HalfAt, Names, QuarantineReason, Refused, ch
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.packed import Decision, Output, as_output
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import end_offsets
 
 from .kafka_proxy import (
@@ -160,7 +159,7 @@ def between_two_produces(network: Network) -> Callable[[int], bool]:
         if not before:
             before.append(network.stored())
             return False
-        wait_until(lambda: network.stored() > before[0], SECONDS)
+        wait_until(lambda: network.stored() > before[0])
         return True
 
     return then

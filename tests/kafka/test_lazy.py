@@ -21,9 +21,10 @@ from resolver import (
     TransactionStatus,
 )
 from resolver.broker import Broker
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .kafka_proxy import Fate, KafkaProxy
-from .protocol_topics import REAL, ProtocolTopics, group_of, until
+from .protocol_topics import REAL, ProtocolTopics, group_of
 
 MESSAGE = Message(REAL, b"body", b"key")
 #: Time in seconds that a send has while no broker is there.
@@ -99,8 +100,8 @@ def test_when_brokers_come_the_producer_sends_and_its_agent_answers(
             producer.begin(MESSAGE, SHORT)
         with reachable(kafka, port):
             producer.begin(MESSAGE, 60).commit()
-            until(lambda: listener.asked == ["id-0-7"])
-            until(lambda: len(topics.ends()) == 2)
+            wait_until(lambda: listener.asked == ["id-0-7"])
+            wait_until(lambda: len(topics.ends()) == 2)
         with pytest.raises(HalfNotAcknowledged):  # Kafka is away again
             producer.begin(MESSAGE, SHORT)
         producer.close(SHORT)  # the half on its way is given up
@@ -114,7 +115,7 @@ def test_a_lazy_producer_refuses_what_policy_and_topics_refuse(
         with pytest.raises(TransactionsRejected):
             producer.begin(MESSAGE, 60)
         topics.publish()
-        until(lambda: accepts(producer))
+        wait_until(lambda: accepts(producer))
         with pytest.raises(RealTopicMissing):
             producer.begin(Message("orders.plaecd", b""), 60)
 
@@ -140,7 +141,7 @@ def test_a_lazy_producer_closes_without_brokers(topics: ProtocolTopics, port: in
     producer = lazy(topics, port, Orders())
     producer.close()
     assert producer.agent is not None
-    assert producer.agent.join(60)
+    assert producer.agent.join(PATIENCE_SECONDS)
     with pytest.raises(SendError, match="closed"):
         producer.begin(MESSAGE)
 
@@ -165,10 +166,10 @@ def test_a_lazy_async_producer_does_the_same(
             await producer.begin(MESSAGE, SHORT)
         with reachable(kafka, port):
             (await producer.begin(MESSAGE, 60)).commit()
-            await asyncio.to_thread(until, lambda: listener.asked == ["id-0-7"])
+            await asyncio.to_thread(wait_until, lambda: listener.asked == ["id-0-7"])
             await producer.close()
         with pytest.raises(SendError, match="closed"):
             await producer.begin(MESSAGE)
 
     asyncio.run(run())
-    until(lambda: len(topics.ends()) == 2)
+    wait_until(lambda: len(topics.ends()) == 2)

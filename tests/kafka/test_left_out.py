@@ -28,8 +28,7 @@ from resolver.resolve.fences import FenceTimer
 from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.source import Ranges
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .second_node import FIRST, NODE, SecondNode, have_kafkas_topics_made
 

@@ -21,6 +21,7 @@ from resolver.operations import OperationTable
 from resolver.protocol import Half, TransactionStatus, decode_claim, decode_op
 from resolver.protocol.names import RESUMES
 from resolver.views import Ledger
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.reading import committed_records, end_offsets
 from tests.support.tables import Row, half, outcome, write_tables
 from tests.support.world import header, headers_of
@@ -95,7 +96,7 @@ class Site:
             if after in line:
                 break
         running.send_signal(signal.SIGKILL)
-        running.wait(60)
+        running.wait(PATIENCE_SECONDS)
         running.stdout.close()
         assert after in said, said
         assert running.returncode == -signal.SIGKILL
@@ -292,7 +293,7 @@ def test_killed_in_the_middle_and_begun_again_nothing_is_done_twice(site: Site, 
     while site.records_of_claims() == written:
         assert running.poll() is None
     running.kill()
-    assert running.wait(60) == -signal.SIGKILL
+    assert running.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     if kind == "settle":
         write_tables(site.tables, resolution=[outcome(0, 0, "COMMIT", source="OPERATOR")])
     said = site.run("continue", id_, "--wait=0")

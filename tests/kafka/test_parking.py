@@ -34,8 +34,7 @@ from resolver.resolve.delivery.marker import MarkerGroup
 from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from resolver.spark.points import Point
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .real_topic import values
 from .second_node import NODE, SecondNode, have_kafkas_topics_made

@@ -29,9 +29,10 @@ from resolver import (
 )
 from resolver.broker import Broker
 from resolver.protocol import HalfId, decode_half
+from tests.support.patience import wait_until
 from tests.support.world import headers_of
 
-from .protocol_topics import REAL, ProtocolTopics, until
+from .protocol_topics import REAL, ProtocolTopics
 
 COMMIT, ROLLBACK, UNKNOWN = (
     TransactionStatus.COMMIT_MESSAGE,
@@ -405,7 +406,7 @@ def test_its_threads_are_named_and_end_with_it(topics: ProtocolTopics) -> None:
         assert {"txresolver-acks-orders", "txresolver-ops-orders", "txresolver-agent-orders"} <= (
             named()
         )
-    until(lambda: not named())
+    wait_until(lambda: not named())
 
 
 @pytest.mark.gate
@@ -427,7 +428,7 @@ def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it
         with pytest.raises(HalfNotAcknowledged), producer.transaction(MESSAGE, timeout=0.2):
             pytest.fail("the block ran")
     assert not ran
-    ends = until(topics.ends)
+    ends = wait_until(topics.ends)
     assert len(topics.read(topics.names.half)) == 2
     assert [state for _, state in ends] == ["ROLLBACK_MESSAGE"] * 2
 
@@ -439,7 +440,7 @@ def test_a_hook_that_exits_does_not_end_the_acknowledgements(topics: ProtocolTop
     with producer_of(topics, kafka={"linger.ms": "1000"}, end_hooks=[exits]) as producer:
         with pytest.raises(HalfNotAcknowledged):
             producer.begin(MESSAGE, timeout=0.1)
-        until(topics.ends)  # rolled back by the thread of the acknowledgements
+        wait_until(topics.ends)  # rolled back by the thread of the acknowledgements
         assert producer.begin(MESSAGE, timeout=60).state is None
 
 
@@ -462,7 +463,7 @@ def test_it_goes_on_after_its_broker_was_away(
     given_up = producer_of(topics, kafka={"reconnect.backoff.max.ms": "500", **strict})
     for each in (producer, given_up):
         each.send_message_in_transaction(MESSAGE, COMMIT)
-    until(lambda: len(topics.ends()) == 2)
+    wait_until(lambda: len(topics.ends()) == 2)
     broker.stop()
     with pytest.raises(HalfNotAcknowledged):
         producer.send_message_in_transaction(MESSAGE, COMMIT, timeout=1)

@@ -24,10 +24,9 @@ from resolver.protocol import Record, StoredRecord
 from resolver.resolve.reader import Range, RangeReader, Seen
 from resolver.resolve.source import Ranges
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 from .raw_header import write_with_header
 
 NOTHING = Range(0, 0)
@@ -150,7 +149,7 @@ def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
     topics.write(*(Record(halves, None, b"small", [], 0) for _ in range(100)))
     topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(4_000)))
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
-    ((_, _, end, *_),) = until(lambda: source.read(source.initialOffset())[0])
+    ((_, _, end, *_),) = wait_until(lambda: list(source.read(source.initialOffset())[0]))
     assert 500 < end < 800  # a sixth of those sampled is small
 
 
@@ -159,7 +158,7 @@ def test_a_burst_of_large_records_within_a_batch_tells_too(topics: ProtocolTopic
     for body in (b"small", b"x" * 2_000, b"small"):
         topics.write(*(Record(halves, None, body, [], 0) for _ in range(3_000)))
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 20))
-    ((_, _, end, *_),) = until(lambda: source.read(source.initialOffset())[0])
+    ((_, _, end, *_),) = wait_until(lambda: list(source.read(source.initialOffset())[0]))
     assert 1_000 < end < 3_000  # 500 were they all large
 
 
@@ -167,7 +166,7 @@ def test_few_records_may_be_too_large_for_a_batch_too(topics: ProtocolTopics) ->
     halves = topics.names.half
     topics.write(*(Record(halves, None, b"x" * 500_000, [], 0) for _ in range(8)))
     source = Ranges(replace(topics.settings, max_bytes_per_trigger=1 << 21))
-    ((_, _, end, *_),) = until(lambda: source.read(source.initialOffset())[0])
+    ((_, _, end, *_),) = wait_until(lambda: list(source.read(source.initialOffset())[0]))
     assert end == 4
 
 

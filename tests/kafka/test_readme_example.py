@@ -21,8 +21,9 @@ from resolver.broker import Broker
 from resolver.producer.producer_base import ProducerBase
 from resolver.protocol import Half, Names, Op, decode_half, decode_op
 from resolver.sql import SqlTransactionListener, TransactionLog
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [ROOT / "README.md", ROOT / "docs" / "application.md"]
@@ -125,7 +126,7 @@ def test_the_program_of_the_page_on_outboxes_starts_with_and_without_kafka(
     exec(compile(outbox, "outbox", "exec"), module.__dict__)  # noqa: S102
 
     with module.producer:
-        until(lambda: module.order("lamp") == said)
+        wait_until(lambda: module.order("lamp") == said)
     module.engine.dispose()
     assert bool(topics.ends()) == is_there
 
@@ -141,7 +142,7 @@ def read(kafka: Broker, names: Names, count: int) -> tuple[list[Half], list[Op]]
         both = [TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in (names.half, names.op)]
         consumer.assign(both)
         while len(halves) < count or len(ops) < count:
-            message = consumer.poll(30)
+            message = consumer.poll(PATIENCE_SECONDS)
             assert message is not None, f"{len(halves)} halves and {len(ops)} ops arrived"
             headers = message.headers() or []
             if message.topic() == names.half:

@@ -33,9 +33,9 @@ from resolver.protocol.names import MAX_OFFSET
 from resolver.settings import Group
 from resolver.sql import SqlTransactionListener, TransactionLog
 from tests.support.databases import Server
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import REAL, ProtocolTopics, until
+from .protocol_topics import REAL, ProtocolTopics
 from .test_topics import alter
 
 LOG = TransactionLog()
@@ -152,7 +152,7 @@ def test_what_would_be_undeliverable_stores_and_commits_nothing(
         for said in named:
             assert said.format(real) in str(error.value)
         topics.publish(groups={"orders": Group(("real-*",))})
-        until(lambda: knows(producer, lambda policy: policy.topics == {"orders": ["real-*"]}))
+        wait_until(lambda: knows(producer, lambda policy: policy.topics == {"orders": ["real-*"]}))
         place(engine, producer, Message(real, b"book", b"k", real_qid=1))
         assert (rows(engine), halves(topics)) == ((1, 1), 1)
 
@@ -206,7 +206,7 @@ def test_a_topic_that_is_gone_is_noticed_when_its_facts_are_old(topics: Protocol
         for producer in (fresh, old):
             producer.begin(Message(real, b""))
         admin.delete_topics([real])[real].result(PATIENCE_SECONDS)
-        until(lambda: real not in admin.list_topics(timeout=30).topics)
+        wait_until(lambda: real not in admin.list_topics(timeout=30).topics)
         with pytest.raises(RealTopicMissing):
             fresh.begin(Message(real, b""))
         old.begin(Message(real, b""))
@@ -290,11 +290,11 @@ def test_a_policy_that_changes_is_followed(topics: ProtocolTopics) -> None:
     with producer_of(topics) as producer:
         producer.begin(Message(REAL, b""))
         topics.publish(reject_transaction_message=True)
-        until(lambda: knows(producer, lambda policy: policy.rejects))
+        wait_until(lambda: knows(producer, lambda policy: policy.rejects))
         with pytest.raises(TransactionsRejected):
             producer.begin(Message(REAL, b""))
         topics.publish()
-        until(lambda: knows(producer, lambda policy: not policy.rejects))
+        wait_until(lambda: knows(producer, lambda policy: not policy.rejects))
         producer.begin(Message(REAL, b""))
 
 
@@ -307,7 +307,7 @@ def test_a_record_that_is_no_policy_is_said_once_and_refuses_nothing(
     with caplog.at_level(logging.WARNING, "resolver"), producer_of(topics) as producer:
         producer.begin(Message(REAL, b""))
         topics.publish(groups={"*": Group(())})
-        until(lambda: knows(producer, lambda policy: policy is not None))
+        wait_until(lambda: knows(producer, lambda policy: policy is not None))
         with pytest.raises(TopicNotPermitted):
             producer.begin(Message(REAL, b""))
     said = [line for line in caplog.messages if "policy can't be read" in line]
@@ -320,12 +320,12 @@ def test_a_topic_of_the_policy_that_is_not_there_is_said_once_and_followed_when_
 ) -> None:
     admin = admin_client(topics.settings)
     admin.delete_topics([topics.names.policy])[topics.names.policy].result(PATIENCE_SECONDS)
-    until(lambda: topics.names.policy not in admin.list_topics(timeout=30).topics)
+    wait_until(lambda: topics.names.policy not in admin.list_topics(timeout=30).topics)
     with caplog.at_level(logging.WARNING, "resolver"), producer_of(topics) as producer:
         producer.begin(Message(REAL, b""))
         topics.make()
         topics.publish(reject_transaction_message=True)
-        until(lambda: knows(producer, lambda policy: policy is not None and policy.rejects))
+        wait_until(lambda: knows(producer, lambda policy: policy is not None and policy.rejects))
     said = [line for line in caplog.messages if "policy can't be read" in line]
     assert len(said) == 1
     assert "`txresolver topics create` makes the topic" in said[0]

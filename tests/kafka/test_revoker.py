@@ -24,14 +24,12 @@ from resolver.protocol import Names, decode_revoked, fence_record, is_revoked
 from resolver.resolve.revoker import Revoker
 from resolver.resolve.stuck import StuckWatch
 from resolver.settings import Settings
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import visible_records
 from tests.support.secured import PRINCIPALS, SecuredBroker, Site
 from tests.support.world import headers_of
 
 from .fast_producer import FastProducer, produce, sleeping
-from .protocol_topics import until
 from .real_topic import make_real, values
 from .test_rights_needed import rights_of, without
 
@@ -70,7 +68,7 @@ class Scene:
 
     def ends(self) -> StableEnd:
         """Return how far queue 0 can be read, and where it ends."""
-        return until(lambda: stable_ends(self._admin, self.names.op, 1))[0]
+        return wait_until(lambda: stable_ends(self._admin, self.names.op, 1))[0]
 
     def revoked(self, queue: int) -> list[str | None]:
         """Return the ids of all revocations that a queue reads, as its step does."""

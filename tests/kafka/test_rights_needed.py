@@ -38,13 +38,11 @@ from resolver.resolve.rebuild import refuse_gaps
 from resolver.resolve.revoker import Revoker
 from resolver.settings import Settings
 from resolver.views import HalfId, Ledger
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.secured import PRINCIPALS, SecuredBroker, Site
 from tests.support.tables import half, outcome, write_tables
 
 from .fast_producer import FastProducer
-from .protocol_topics import until
 from .real_topic import commit
 
 QUEUES = range(2)
@@ -134,7 +132,7 @@ def without(site: Site, right: Right) -> Iterator[None]:
     )  # fmt: skip
     admin = site.broker.admin
     assert admin.delete_acls([only])[only].result(PATIENCE_SECONDS) == [one]
-    until(lambda: not admin.describe_acls(only).result(PATIENCE_SECONDS))
+    wait_until(lambda: not admin.describe_acls(only).result(PATIENCE_SECONDS))
     try:
         yield
     finally:

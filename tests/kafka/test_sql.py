@@ -14,8 +14,9 @@ from resolver.broker import Broker
 from resolver.protocol import Op
 from resolver.sql import AsyncSqlTransactionListener, SqlTransactionListener, TransactionLog
 from tests.support.databases import Server
+from tests.support.patience import wait_until
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 
 COMMIT = TransactionStatus.COMMIT_MESSAGE
 ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
@@ -71,7 +72,7 @@ def test_an_agent_answers_checks_from_the_database(topics: ProtocolTopics, url: 
         slow = still_open.enter_context(engine.connect())
         LOG.commit(slow, "id-0-18")
         committed, running, dead = check(topics, 17), check(topics, 18), check(topics, 19)
-        until(lambda: {committed, running, dead, tx.transaction_id} <= set(answers(topics)))
+        wait_until(lambda: {committed, running, dead, tx.transaction_id} <= set(answers(topics)))
         said = answers(topics)
         assert (said[tx.transaction_id].state, said[tx.transaction_id].from_check) == (
             COMMIT,
@@ -84,7 +85,7 @@ def test_an_agent_answers_checks_from_the_database(topics: ProtocolTopics, url: 
         assert said[running].remark == "check_local_transaction raised OperationalError"
         slow.commit()
         check(topics, 18)
-        until(lambda: answers(topics)[running].from_check)
+        wait_until(lambda: answers(topics)[running].from_check)
         assert answers(topics)[running].state is COMMIT
     engine.dispose()
 
@@ -97,12 +98,12 @@ def test_a_database_that_is_away_is_no_answer(topics: ProtocolTopics, url: str) 
     listener = SqlTransactionListener(engine, LOG)
     with TransactionProducer(group, topics.bootstrap, listener, topic_prefix=topics.names.prefix):
         asked = check(topics, 17)
-        until(lambda: asked in answers(topics))
+        wait_until(lambda: asked in answers(topics))
         assert (answers(topics)[asked].state, answers(topics)[asked].from_check) == (UNKNOWN, False)
         with engine.begin() as connection:
             connection.execute(text("ALTER TABLE away RENAME TO transaction_log"))
         check(topics, 17)
-        until(lambda: answers(topics)[asked].state is COMMIT)
+        wait_until(lambda: answers(topics)[asked].state is COMMIT)
     engine.dispose()
 
 
@@ -121,7 +122,7 @@ def test_an_async_producer_answers_by_an_async_engine(topics: ProtocolTopics, ur
             for offset in (17, 18):
                 await asyncio.to_thread(check, topics, offset)
             wanted = {tx.transaction_id, "id-0-17", "id-0-18"}
-            await asyncio.to_thread(until, lambda: wanted <= set(answers(topics)))
+            await asyncio.to_thread(wait_until, lambda: wanted <= set(answers(topics)))
             said = answers(topics)
             assert [said[one].state for one in (tx.transaction_id, "id-0-17", "id-0-18")] == [
                 COMMIT,

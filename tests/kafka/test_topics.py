@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -23,7 +22,7 @@ from resolver.kafka import topic_admin
 from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import Topic, ensure_topics
 from resolver.settings import Group, Settings
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 HOUR_MS = 3_600_000
 
@@ -42,9 +41,8 @@ def alter(admin: AdminClient, topic: str, setting: str, value: str) -> None:
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(timeout=PATIENCE_SECONDS)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while config(admin, topic)[setting] != value:  # the broker learns it from the controller
-        assert time.monotonic() < deadline, f"{topic} does not show {setting}={value}"
+    # The broker learns it from the controller.
+    wait_until(lambda: config(admin, topic)[setting] == value)
 
 
 def config(admin: AdminClient, topic: str) -> dict[str, str]:
@@ -57,9 +55,7 @@ def make(admin: AdminClient, topic: str, partitions: int, **settings: str) -> No
     dotted = {name.replace("_", "."): value for name, value in settings.items()}
     new = NewTopic(topic, partitions, 1, config=dotted)
     admin.create_topics([new], operation_timeout=30)[topic].result(timeout=PATIENCE_SECONDS)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while topic not in admin.list_topics(timeout=30).topics:
-        assert time.monotonic() < deadline, f"{topic} does not appear"
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics)
 
 
 def partitions(admin: AdminClient, prefix: str) -> dict[str, int]:

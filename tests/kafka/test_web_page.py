@@ -19,9 +19,9 @@ from sqlalchemy import Engine, create_engine, text
 
 from resolver.broker import Broker
 from tests.support.databases import Server
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
-from .protocol_topics import ProtocolTopics, until
+from .protocol_topics import ProtocolTopics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
 PORTS = {"gunicorn": "8000", "uvicorn": "8001"}
@@ -67,7 +67,7 @@ class Shop(NamedTuple):
             assert process.poll() is None, self.said()
             return post(port) == 201
 
-        until(is_ordered, PATIENCE_SECONDS)
+        wait_until(is_ordered)
 
     def run(self, command: str) -> None:
         subprocess.run(
@@ -153,5 +153,5 @@ def test_fastapi_under_uvicorn(shop: Shop) -> None:
 def test_celery(shop: Shop) -> None:
     shop.run("python -c 'import tasks; tasks.place_order.delay(\"lamp\")'")
     with shop.running(commands("celery")[0]):
-        until(shop.orders, PATIENCE_SECONDS)
+        wait_until(shop.orders)
     assert [*shop.ends().values()] == ["COMMIT_MESSAGE"], shop.said()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-
-from tests.support.patience import PATIENCE_SECONDS
 
 
 def processes_in(home: Path, of: str = "") -> list[psutil.Process]:
@@ -22,10 +18,3 @@ def processes_in(home: Path, of: str = "") -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
     return found
-
-
-def wait_until(done: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    until = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until
-        time.sleep(0.1)

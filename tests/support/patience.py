@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: Seconds of the loop on each core of an idle machine with two cores, of those that run the gate.
 _USUAL_SECONDS = 0.25
@@ -42,3 +47,14 @@ LIMIT_SECONDS = int(float(os.environ.get("TEST_LIMIT_SECONDS", "400")) * FACTOR)
 PATIENCE_SECONDS = int(0.8 * LIMIT_SECONDS)
 #: Seconds until a whole demo or campaign must have ended.
 WHOLE_RUN_SECONDS = 3 * PATIENCE_SECONDS
+
+
+def wait_until(
+    condition: Callable[[], T], seconds: float = PATIENCE_SECONDS, pause_seconds: float = 0.05
+) -> T:
+    """Wait until a condition holds, and return what it returned."""
+    deadline = time.monotonic() + seconds
+    while not (seen := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {condition}, {seen!r}"
+        time.sleep(pause_seconds)
+    return seen

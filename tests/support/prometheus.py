@@ -6,8 +6,7 @@ import json
 import shutil
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 ALERTS = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"
 _SCRAPE_SECONDS = 1
@@ -41,13 +40,6 @@ class Prometheus:
         """Return the names of the alerts that fire now."""
         alerts = self._get("alerts")["alerts"]
         return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
-
-    def until(self, is_so: Callable[[], object], what: str) -> None:
-        """Return when something is so."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while not is_so():
-            assert time.monotonic() < until, f"not so: {what}"
-            time.sleep(0.2)
 
     def _get(self, path: str, **asked: Any) -> Any:
         url = f"{self.url}/api/v1/{path}?{urlencode(asked)}"
@@ -82,7 +74,7 @@ def prometheus(folder: Path, targets: Mapping[str, str]) -> Iterator[Prometheus]
         )
     running = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        running.until(lambda: _answers(running.url), "Prometheus answers")
+        wait_until(lambda: _answers(running.url))
         yield running
     finally:
         process.terminate()

@@ -31,7 +31,7 @@ from resolver.protocol import (
     TransactionStatus,
     decode_resolution,
 )
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import held_up
 
 COMMIT = TransactionStatus.COMMIT_MESSAGE
@@ -92,10 +92,7 @@ class World:
 
     def await_gone(self, topic: str) -> None:
         """Return when a topic that was deleted is there no more."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while topic in self.admin.list_topics(timeout=30).topics:
-            assert time.monotonic() < until, f"{topic} is still there"
-            time.sleep(0.05)
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=30).topics)
 
     def message(self, **changes: Any) -> Half:
         """Return a half of the real topic; `changes` are its fields."""

@@ -21,8 +21,7 @@ from resolver.producer.fast.client import GroupFailed
 from resolver.producer.half_sender import SentHalf
 from resolver.producer.op_publisher import OpPublisher
 from resolver.protocol import Half, Names, Op, Record, decode_op
-from tests.support.leftovers import wait_until
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 NAMES = Names("tx.")
 TOPIC = "orders.placed"

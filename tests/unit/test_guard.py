@@ -11,7 +11,7 @@ import psutil
 
 from resolver.broker.locks import FileLock
 from tests.faults.process import Victim
-from tests.support.leftovers import wait_until
+from tests.support.patience import wait_until
 
 #: Takes a lock and starts a guarded command with it; says which process that is.
 OWNER = """

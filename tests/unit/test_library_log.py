@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from resolver.cli import terminal as module
 from resolver.cli.terminal import terminal
 from resolver.up.home import Home
+from tests.support.patience import wait_until
 
 STDERR = 2
 
@@ -35,10 +35,7 @@ def test_the_file_stays_small_while_a_command_runs(tmp_path: Path, log: Path) ->
     """Also for what a C library writes to its descriptor."""
     with terminal(tmp_path):
         os.write(STDERR, b"many\n" * 100)
-        until = time.monotonic() + 30
-        while log.stat().st_size:
-            assert time.monotonic() < until, "the file is not moved"
-            time.sleep(0.01)
+        wait_until(lambda: log.stat().st_size == 0)
         os.write(STDERR, b"more\n")
     assert log.read_text() == "more\n"
     assert Path(f"{log}.1").read_text() == "many\n" * 100
