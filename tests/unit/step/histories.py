@@ -303,7 +303,11 @@ class World:
             self._read(choices, 0, 0)
         if choices.one_in(2):  # of some halves it had come through, which the producer did not know
             place = self._next_op(choices)
-            self._log_op(records.op(*place, elements[: choices.of([1, 2])], delivered=True))
+            through = elements[: choices.of([1, 2])]
+            if self.obedient:  # an op that was made up may have rolled them back
+                through = [name for name in through if self._may_deliver(name, "g0")]
+            if through:
+                self._log_op(records.op(*place, through, delivered=True))
         self._log_op(records.revoked(*self._next_op(choices), records.fast_id("last")))
         self._read(choices, 0, 0)
 
