@@ -3,6 +3,7 @@
 ```text
 TxResolverError
 ├── SettingsError               a setting's value or name is refused
+├── NoBroker                    no broker answered in time; a later start may find one
 ├── TopicSettingsError          an existing topic has settings that break the protocol
 ├── AccessError                 rights can't be granted in Kafka
 ├── ProtocolError               a record does not follow docs/protocol.md
@@ -102,6 +103,10 @@ class SettingsError(TxResolverError):
     """
 
     exit_code = 2
+
+
+class NoBroker(TxResolverError):
+    """No broker answered in time; a later start may find one."""
 
 
 class TopicSettingsError(TxResolverError):

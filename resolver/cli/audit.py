@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ..errors import AuditError
+from ..errors import AuditError, NoBroker
 from ..kafka.reach import await_broker
 from ..settings import Settings, load_for_command
 from ..up.home import Home
@@ -58,7 +58,7 @@ def audit(
     with terminal(home):
         # Refuse what is wrong now: Spark's start takes long.
         if topics:
-            await_broker(settings)
+            _await_broker(settings)
         _refuse_missing(folder)
         if tables is None:
             _warn_of_others(home, settings)
@@ -68,6 +68,13 @@ def audit(
         report = run(settings, folder, topics, examples)
     typer.echo(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
     sys.exit(0 if report.holds else 1)
+
+
+def _await_broker(settings: Settings) -> None:
+    try:
+        await_broker(settings)
+    except NoBroker as error:
+        raise AuditError(error.message, error.remedy) from error
 
 
 def _refuse_missing(tables: str) -> None:

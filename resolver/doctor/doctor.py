@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
-from ..errors import SettingsError
+from ..errors import NoBroker, SettingsError
 from ..kafka.clients import admin_client
 from ..kafka.reach import await_broker
 from ..settings import Settings
@@ -36,7 +36,7 @@ def examine(settings: Settings, home: Home, roles: Collection[str]) -> Iterator[
         return
     try:
         await_broker(settings, _PATIENCE_SECONDS)
-    except SettingsError as failed:
+    except (NoBroker, SettingsError) as failed:
         yield error("connection", str(failed), "see there; nothing else of Kafka was looked at")
         return
     admin = admin_client(settings)

@@ -8,7 +8,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ..errors import SettingsError
+from ..errors import NoBroker, SettingsError
 from ..settings import Settings
 from .clients import client_config
 
@@ -26,8 +26,8 @@ _REMEDY = "check bootstrap_servers and the security options of [kafka]"
 def await_broker(settings: Settings, patience_seconds: float = _PATIENCE_SECONDS) -> None:
     """Return when a broker answers.
 
-    After 5 s without an answer a warning says so. Raises `SettingsError` when the patience is over,
-    or at once if the brokers refuse the credentials; the text has librdkafka's reason.
+    After 5 s without an answer a warning says so. Raises `NoBroker` when the patience is over, and
+    at once `SettingsError` if brokers refuse the credentials; the text has librdkafka's reason.
     """
     errors: list[KafkaError] = []
     # Keep librdkafka silent: it would log each attempt to connect, and we say it in a sentence.
@@ -41,8 +41,10 @@ def await_broker(settings: Settings, patience_seconds: float = _PATIENCE_SECONDS
             f"no broker of {settings.bootstrap_servers}{_origin(settings)} answers "
             f"({_reason(refused or errors)})"
         )
-        if refused or seconds >= patience_seconds:
+        if refused:
             raise SettingsError(f"given up after {seconds:.0f} s: {why}", remedy=_REMEDY)
+        if seconds >= patience_seconds:
+            raise NoBroker(f"given up after {seconds:.0f} s: {why}", remedy=_REMEDY)
         if not is_told:
             logger.warning("%s; %s. Waiting up to %.0f s", why, _REMEDY, patience_seconds)
             is_told = True

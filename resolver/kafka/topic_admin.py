@@ -17,17 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     TopicMetadata,
 )
 
-from ..errors import SettingsError, TopicSettingsError
+from ..errors import NoBroker, TopicSettingsError
 from .topic_specs import TopicSpec
 
 T = TypeVar("T")
 _TIMEOUT_SECONDS = 30.0
 _BETWEEN_LOOKS_SECONDS = 0.05
-_REMEDIES = {
-    KafkaError.INVALID_REPLICATION_FACTOR: "set replication_factor to at most the brokers",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant Create and Describe on it",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant Create on the topics or the cluster",
-}
 _REMEDIES = {
     KafkaError.INVALID_REPLICATION_FACTOR: "set replication_factor to at most the brokers",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant Create and Describe on it",
@@ -163,8 +158,8 @@ def await_seen(look: Callable[[], T | None], failure: str) -> T:
         time.sleep(_BETWEEN_LOOKS_SECONDS)
 
 
-def _unreachable(error: KafkaException) -> SettingsError:
-    return SettingsError(
+def _unreachable(error: KafkaException) -> NoBroker:
+    return NoBroker(
         f"no broker answered within {_TIMEOUT_SECONDS:.0f} s ({error.args[0].str()})",
         remedy="check bootstrap_servers and the security options of [kafka]",
     )

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from ..errors import Replaced, SettingsError, TxResolverError
+from ..errors import NoBroker, Replaced, TxResolverError
 from ..kafka.topics import verify_queues
 from ..protocol import Names, Record, fence_record, half_fence_record
 from ..settings import Settings
@@ -136,7 +136,7 @@ class FenceTimer(VitalThread):
         """Check that no partition was added: nobody would read the records stored there."""
         if time.monotonic() < self._verify_at:
             return
-        with suppress(SettingsError):  # no broker answers: check again later
+        with suppress(NoBroker):  # check again later
             verify_queues(self._settings)
         self._verify_at = time.monotonic() + _QUEUES_SECONDS
 

@@ -21,7 +21,7 @@ from resolver.audit.report import Invariant
 from resolver.broker.jars import SPARK
 from resolver.broker.tools import TOOLS
 from resolver.cli import app
-from resolver.errors import AuditError, Replaced, SettingsError, TxResolverError
+from resolver.errors import AuditError, NoBroker, Replaced, SettingsError, TxResolverError
 from resolver.protocol import DiscardReason, Half, HalfId, Names, Outcome, QuarantineReason, Source
 from resolver.protocol import TransactionStatus as Status
 from resolver.protocol import names as n
@@ -194,6 +194,7 @@ def test_exit_codes() -> None:
     assert "| 3 | another resolver took over" in OPERATING and Replaced.exit_code == 3
     assert "| 2 | a setting" in OPERATING and SettingsError.exit_code == 2
     assert "| 1 | it failed" in OPERATING and TxResolverError.exit_code == 1
+    assert "no broker answered within 30 s" in OPERATING and NoBroker.exit_code == 1
 
 
 def test_the_ranges_of_packages_are_those_that_pip_is_told() -> None:
