@@ -6,9 +6,9 @@ What a command needs beyond this project's base is imported when it runs, not he
 from __future__ import annotations
 
 import sys
-from importlib import metadata
 from typing import Annotated
 
+from .. import __version__
 from ..errors import TxResolverError, how_to_install
 
 try:
@@ -70,7 +70,7 @@ app.add_typer(topics.app, name="topics")
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"txresolver {metadata.version('txresolver')}")
+        typer.echo(f"txresolver {__version__}")
         raise typer.Exit
 
 

@@ -14,19 +14,20 @@ from pathlib import Path
 
 import confluent_kafka
 
+from .. import __version__
 from ..broker.jars import cache_folder
 from ..broker.java import find_java
 from ..errors import BrokerError, how_to_install
 from .finding import Finding, error, ok, warning
 
-#: Packages that a resolver of this machine needs, each with its extra and the range that it takes.
+#: A home's disk needs so many bytes free, and such a share of it.
 _LEAST_FREE_BYTES, _LEAST_FREE_SHARE = 2 << 30, 0.05
 _ASKED_SECONDS = 60
 
 
 def machine(home: Path) -> Iterator[Finding]:
     """Yield what is wrong with this machine."""
-    yield ok("version", f"txresolver {metadata.version('txresolver')}, Python {_python()}")
+    yield ok("version", f"txresolver {__version__}, Python {_python()}")
     yield from _packages()
     yield from _java()
     yield from _jars()

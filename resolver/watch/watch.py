@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from importlib import metadata
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
+from .. import __version__
 from .health import Health
 from .metrics import Value, families
 from .server import Server
@@ -68,7 +68,7 @@ class Watch:
         return families(self._values())
 
     def _values(self) -> Iterator[Value]:
-        yield Value("txresolver_build_info", (metadata.version("txresolver"),), 1)
+        yield Value("txresolver_build_info", (__version__,), 1)
         for source in self._sources:
             if source.read_at is not None:
                 read_at = source.read_at

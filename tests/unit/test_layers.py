@@ -30,6 +30,8 @@ ORDER = (
 LEVEL = {package: level for level, packages in enumerate(ORDER) for package in packages}
 #: The entrances: what they import is what they are for.
 ENTRANCES = {"resolver", "resolver.__main__"}
+#: The version is the root's own: whoever imports a package of it has the root already.
+OF_THE_ROOT = "resolver.__version__"
 #: Conditions of what only a type checker imports.
 FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 #: Modules that may import ours inside a function, and why.
@@ -85,7 +87,7 @@ def _imports(node: ast.AST, package: str, late: bool) -> Iterator[Import]:
         yield from (
             Import(_module(name), name, late)
             for name in found
-            if name.split(".")[0] in ("resolver", "pipelines", "tests")
+            if name != OF_THE_ROOT and name.split(".")[0] in ("resolver", "pipelines", "tests")
         )
 
 
