@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..broker.ports import bootstrap_in, kept_bootstrap
+from ..broker.ports import HOST, bootstrap_in, kept_bootstrap
 from ..errors import SettingsError
 from ..settings import Settings, load_for_command
 from ..up.home import Home
@@ -73,8 +73,8 @@ def up(
 
 def _with_own_broker(settings: Settings, folder: Path) -> Settings:
     """Let the home's broker be started though its address is set, as a user's shell exports it."""
-    own = kept_bootstrap(folder)
-    if settings.bootstrap_servers != own or bootstrap_in(folder) is not None:
+    servers = settings.bootstrap_servers.replace("localhost:", f"{HOST}:")
+    if servers != kept_bootstrap(folder) or bootstrap_in(folder) is not None:
         return settings
     return replace(settings, bootstrap_servers="")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timezone
@@ -91,6 +92,7 @@ def land_rest(
     Returns whether all of them landed in time. The rest lands after the next start. Raises
     `ResolverError` if the query fails; the error names `log` as the place to read on.
     """
+    until = time.monotonic() + timeout_seconds
     if not finish_batch(query, timeout_seconds):
         return False
     with _told_at_start(spark, tables, checkpoint):
@@ -98,7 +100,7 @@ def land_rest(
             last = land_query(spark, settings, tables, checkpoint, available_now=True)
         else:  # the checkpoint was compared with the tables when the query began
             last = _query(spark, settings, tables, checkpoint, "earliest", available_now=True)
-    done = wait_ended(last, checkpoint, timeout_seconds, log)
+    done = wait_ended(last, checkpoint, max(1.0, until - time.monotonic()), log)
     if not done:
         last.stop()
     return done
