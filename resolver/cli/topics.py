@@ -127,10 +127,10 @@ def _print_unlimited(settings: Settings) -> None:
     who = ", ".join([*named, "groups without a section"])
     typer.echo(
         f"\nNot granted: the real topics of {who}, which may be any. Give topics in "
-        "[groups.<name>], or grant the resolver Write and DescribeConfigs on them: else what is "
-        "committed to them ends as UNDELIVERABLE. Grant the groups Describe and DescribeConfigs on "
-        "them: else their producers can't refuse what does not fit. A group that is fast needs "
-        "Write too."
+        "[groups.<name>], or grant the resolver Read, Write and DescribeConfigs on them: else "
+        "what is committed to them ends as UNDELIVERABLE. Grant the groups Describe and "
+        "DescribeConfigs on them: else their producers can't refuse what does not fit. A group "
+        "that is fast needs Write too."
     )
 
 

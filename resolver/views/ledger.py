@@ -55,7 +55,7 @@ class Ledger(Questions[pa.Table]):
     Example:
         ```python
         ledger = Ledger(".txresolver")
-        ledger.pending(Filter(group="orders")).to_pandas()
+        ledger.pending(Filter(group="orders")).to_pylist()
         ledger.sql("SELECT status, count(*) FROM transactions GROUP BY status")
         ```
     """

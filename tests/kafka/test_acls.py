@@ -68,7 +68,7 @@ def test_where_groups_may_publish_to_any_topic_it_says_what_is_left_to_grant(
     done = site.create("--acls", *PRINCIPALS, f"--config={unlimited}")
     assert done.exit_code == 0, done.output
     assert "Not granted: the real topics of orders, groups without a section" in done.output
-    assert "grant the resolver Write and DescribeConfigs" in done.output
+    assert "grant the resolver Read, Write and DescribeConfigs" in done.output
 
 
 def test_where_nothing_checks_rights_it_says_what_to_set_and_makes_nothing(
