@@ -161,7 +161,7 @@ class _Writer:
             "acks": "all",
             "partitioner": PARTITIONER,
             "allow.auto.create.topics": False,
-            # No limit here: the broker's limit decides, topic by topic.
+            # The client sets no limit: each topic's own limit decides.
             "message.max.bytes": 1_000_000_000,
             "linger.ms": 5,
         }

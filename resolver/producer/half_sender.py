@@ -1,7 +1,7 @@
 """Sends halves: Kafka stores them before the local transaction begins.
 
-Next station: halves stored here are read by `resolver/resolve/reader.py`, in the offset ranges
-that `resolver/resolve/source.py` plans. Their transactions end in `transaction.py`.
+`transaction.py` ends their transactions. Next station: `resolver/resolve/source.py` plans to read
+the stored halves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .connection import Connection
 
 #: Time in seconds to wait for room in librdkafka's queue before trying again.
 ROOM_SECONDS = 0.005
-#: Number of halves without a key in a row for one queue: their ops are packed into one record.
+#: Number of halves without a key in a row that go to one queue: one op can end them together.
 _STICKY = 32
 
 
@@ -51,8 +51,8 @@ class SentHalf:
         if error is not None:
             self.error = KafkaException(error)
         elif message.offset() < 0:
-            # Treat as an error: a retry met an earlier success, of which the broker does not know
-            # the offset.
+            # A retry met an earlier success, whose offset the broker does not know: without an
+            # offset no op can end the half.
             self.error = KafkaException(KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER))
         else:
             self.offset = message.offset()

@@ -118,7 +118,10 @@ def _warn(text: str, error: BaseException | None = None, /) -> None:
 
 
 def ask(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
-    """Ask a listener; None, an exception or anything that is no status becomes UNKNOWN."""
+    """Call a listener's method, for a local transaction or a check.
+
+    None, an exception or anything that is no status becomes UNKNOWN.
+    """
     try:
         said = method(*args)
     except ListenerGone:

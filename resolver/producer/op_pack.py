@@ -10,7 +10,7 @@ import orjson
 from ..protocol import Element, Op, Record, TransactionStatus
 from ..protocol.names import MAX_OP_ELEMENTS
 
-#: Function that is called with None once Kafka has stored an end, else with the error.
+#: Function called once for an end: with None when Kafka has stored it, else with the error.
 OnStored = Callable[[Exception | None], None]
 
 
@@ -94,7 +94,7 @@ class Packer:
         on_stored: OnStored | None = None,
     ) -> Pack | None:
         """Add an end; return the pack that it did not fit into, which is to be sent."""
-        size = len(str(offset)) + len(orjson.dumps(transaction_id)) + 2  # and two commas
+        size = len(str(offset)) + len(orjson.dumps(transaction_id)) + 2  # two commas
         pack = self._open.get(key)
         full = None
         if pack is None or not pack.takes(size, self._max_bytes):

@@ -1,8 +1,7 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits: a thread sends the ops, which `op_pack.py` makes of ends. Next stations: on the
-driver `resolver/resolve/source.py` plans to read the stored ops, with halves, and
-`resolver/resolve/reader.py` reads them.
+No caller waits: a thread sends the ops, which `op_pack.py` makes of ends. Next station:
+`resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ class OpPublisher:
         on_stored: OnStored | None = None,
         fast: bool = True,
     ) -> None:
-        """Send the op without showing it: hooks have seen it already.
+        """Send the op, and show nothing to the hooks.
 
         It is sent with others of its queue and state, within the linger time. `fast` is False in an
         UNKNOWN of a half that will not be committed fast.

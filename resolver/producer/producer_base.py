@@ -38,7 +38,7 @@ from .verifier import Verifier, is_verifying
 
 _log = logging.getLogger(__name__)
 _NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "stored after its sender gave up")
-#: Time in seconds in which the producers that are still open at the end of a process close.
+#: Seconds that all open producers together have to close when the process ends.
 _EXIT_SECONDS = 5.0
 #: Most time in seconds that a start waits for the fast lane, which goes on trying.
 _FAST_SECONDS = 3.0

@@ -258,7 +258,7 @@ def unknown_after_an_error(transactions: Sequence[Transaction]) -> Iterator[None
 
 
 def end_unless_commit(transactions: Sequence[Transaction], answer: Answer) -> None:
-    """End transactions by their local transaction's answer; the block's end commits."""
+    """End transactions whose local transaction did not commit; `ending_all` commits the others."""
     if answer.state is not TransactionStatus.COMMIT_MESSAGE:
         for transaction in transactions:
             transaction.end(answer)

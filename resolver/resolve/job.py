@@ -39,8 +39,8 @@ from .stuck import StuckWatch
 
 logger = logging.getLogger(__name__)
 
-#: Interpreted expressions. A batch's time is a literal in its plan, so Spark would compile its
-#: classes again in each batch, to compute a row or two.
+#: Let Spark interpret expressions. Otherwise it compiles them in each batch, for a row or two: the
+#: batch's time is a literal in the plan.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 

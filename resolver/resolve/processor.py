@@ -1,7 +1,8 @@
-"""The stateful processor around the step: a queue is a key, its state one map of bytes.
+"""Spark calls this stateful processor for each queue: it reads, decides, and keeps the state.
 
-Next stations: `reader.py` reads the queue's records, `step/step.py` decides, and
-`delivery/packed.py` packs the decisions for `delivery/delivery.py`.
+A queue is a key, and its state one map of bytes. Next stations: `reader.py` reads the queue's
+records, `step/step.py` decides, and `delivery/packed.py` packs the decisions for
+`delivery/delivery.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ DECISIONS = (
     "queue int, part int, decisions binary, wake_at_ms long, fence_ops long, "
     "revoke array<string>, figures binary"
 )
-#: Limit of a quarantined record in bytes: a half of the default size, and the marks put on it.
+#: Most bytes of a quarantined record: 1 MiB, and room for the marks.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
 
 #: Most offsets whose outcomes one row may hold.

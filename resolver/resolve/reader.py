@@ -1,6 +1,6 @@
-"""Records of the half and op topics, read by the worker that decides their queue.
+"""Reads a queue's halves and ops, in the worker that decides the queue.
 
-`processor.py` calls it. Next station: `step/step.py`, to which the processor passes the records.
+`processor.py` calls it, and passes the records to the next station, `step/step.py`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class _Reading:
-    """By partition: the range that is left to read, the records found, the last message."""
+    """One read: the ranges left, the records found and the last message, by partition."""
 
     left: dict[_Place, Range]
     found: dict[_Place, list[StoredRecord]]
@@ -130,11 +130,11 @@ class RangeReader:
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
             "check.crcs": True,
-            # ms; otherwise one topic waits for the other's next records, which may never come.
+            # 10 ms for more records; otherwise a topic without new ones would hold up the other.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 1,
             "fetch.message.max.bytes": fetch_bytes,
-            # KiB; records fetched beyond a range are fetched again later.
+            # 8 MiB ahead at most: records fetched beyond a range are fetched again later.
             "queued.max.messages.kbytes": 8_192,
         }
         self._config = client_config(settings, **ours)
@@ -181,7 +181,7 @@ class RangeReader:
         except KafkaException as error:
             raise ResolverError(
                 f"where {place} begins is not known: {error}",
-                remedy="see that its broker is up, and start again",
+                remedy=_SEE_BROKER,
             ) from error
         if before.offset < first:
             return  # deleted since then, as old enough
@@ -190,7 +190,7 @@ class RangeReader:
             raise ResolverError(
                 f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
                 "were read, and has others in their place, so transactions may be lost",
-                remedy="start with --rebuild, on a new checkpoint, to go on with what is left",
+                remedy=_REBUILD,
             )
 
     def _all_of(self, asked: dict[_Place, Range]) -> _Reading:

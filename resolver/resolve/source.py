@@ -27,7 +27,7 @@ from .record_sizes import RangeRow, RecordSizes
 
 logger = logging.getLogger(__name__)
 
-#: A row for each queue with new records: the first half to read, and a `step.Plan`.
+#: A row for each queue with new records: the first half to read, then the fields of `step.Plan`.
 RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ class Ranges(SimpleDataSourceStreamReader):
 
 
 class _SentRanges(Ranges):
-    """The same, called by Spark: its errors reach the driver whole."""
+    """`Ranges` as Spark calls it: errors keep their remedy on the way to the driver."""
 
     @sent_whole()
     def initialOffset(self) -> Offsets:

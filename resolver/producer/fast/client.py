@@ -209,7 +209,7 @@ class FastClient:
                 self._serve(self._producer.poll, _POLL_SECONDS)
 
     def _serve(self, call: Any, seconds: float) -> int:
-        """Let the client call back; an error thrown in the middle of that is the client's own."""
+        """Let the client run callbacks; an error of its own may be hidden in a `SystemError`."""
         try:
             served: int = call(seconds)
         except SystemError as thrown:

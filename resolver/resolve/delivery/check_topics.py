@@ -15,7 +15,7 @@ from ...kafka.topics import ensure_topics
 from ...protocol import Names
 from ...settings import Settings
 from .packed import Decision
-from .undeliverable import Undeliverable
+from .targets import Targets
 
 logger = logging.getLogger(__name__)
 
@@ -29,12 +29,10 @@ _SOON_SECONDS = 5.0
 class CheckTopics:
     """Makes the check topics that a batch's checks go to, until delivery is `closing`."""
 
-    def __init__(
-        self, settings: Settings, undeliverable: Undeliverable, closing: threading.Event
-    ) -> None:
+    def __init__(self, settings: Settings, targets: Targets, closing: threading.Event) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
-        self._undeliverable = undeliverable
+        self._targets = targets
         self._closing = closing
 
     def make(self, decisions: list[Decision]) -> None:
@@ -48,10 +46,10 @@ class CheckTopics:
         groups = {topic: group for topic, group in checked.items() if group is not None}
         if not groups or not self._settings.create_check_topics:
             return
-        missing = sorted(self._undeliverable.missing(set(groups)))[:_NEW_GROUPS]
+        missing = sorted(groups.keys() - self._targets.look_up(set(groups)).keys())[:_NEW_GROUPS]
         if missing:
             self._meet([groups[topic] for topic in missing])
-            self._undeliverable.look_again()
+            self._targets.forget()
 
     def _meet(self, groups: list[str]) -> None:
         """Make check topics at once; a topic that can't be made fails all, so then by halves.

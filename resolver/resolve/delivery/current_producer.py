@@ -18,11 +18,11 @@ from .transactional_producer import TransactionalProducer
 
 logger = logging.getLogger(__name__)
 
-#: Share of an attempt's wait for an answer, after which a topic has stalled: others' records were
-#: acknowledged, and its own are not. The share is a second in the first attempt.
+#: A topic has stalled if only its records stay unacknowledged for this share of an attempt's wait
+#: for an answer. The share is a second in the first attempt.
 _NEXT_SHARE = 1 / 3
-#: Seconds that Kafka may take to end a transaction; after them the transaction counts as unable to
-#: end. The second number holds if a topic is known to have stalled.
+#: Seconds that Kafka may take to end a transaction; after them another transactional id is used.
+#: The second number holds if a topic is known to have stalled.
 _STUCK_SECONDS = 1.0
 _STALLED_SECONDS = 0.3
 #: Seconds after which the marker's group is joined again, between two batches. Otherwise librdkafka
@@ -31,7 +31,7 @@ _JOIN_SECONDS = 43_200.0
 
 
 class CurrentProducer:
-    """Has one producer after the other, all of this run (`instance`)."""
+    """The present producer of this run (`instance`): dropped after a failure, and replaced."""
 
     def __init__(self, settings: Settings, instance: str) -> None:
         self._settings = settings

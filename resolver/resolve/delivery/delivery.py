@@ -42,7 +42,7 @@ from .visible import VisibleReader
 
 logger = logging.getLogger(__name__)
 
-#: Seconds in which a failed attempt is followed by another, and seconds between two attempts.
+#: Seconds for which failed attempts are repeated, and seconds between two attempts.
 _RETRY_SECONDS = 600.0
 _PAUSE_SECONDS = 1.0
 #: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
@@ -66,7 +66,10 @@ class Marked(NamedTuple):
 
 @dataclass
 class _Batch:
-    """Decisions to be written with a marker; `released` is the topic whose lane they come from."""
+    """Decisions to be written with a marker; once `is_begun`, some of them may be visible.
+
+    `released` is the topic whose parked messages they are, None for a batch of the query.
+    """
 
     decisions: list[Decision]
     marker: Marker
@@ -78,7 +81,6 @@ class Delivery:
     """The one writer of a topic prefix; safe for use by several threads."""
 
     def __init__(self, settings: Settings, checkpoint: str) -> None:
-        self._settings = settings
         self._names = Names(settings.topic_prefix)
         targets = Targets(settings)
         self._undeliverable = Undeliverable(settings, targets)
@@ -89,7 +91,7 @@ class Delivery:
         self._spans = Spans()
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._check_topics = CheckTopics(settings, self._undeliverable, self._closing)
+        self._check_topics = CheckTopics(settings, targets, self._closing)
         self._marker = Marker(checkpoint, instance=uuid.uuid4().hex)
         self._current = CurrentProducer(settings, self._marker.instance)
         self._marked_at = 0.0
@@ -212,6 +214,7 @@ class Delivery:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
         if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
             return
+        # A commit whose topic is well passes the next five calls unchanged.
         self._check_topics.make(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
@@ -281,11 +284,11 @@ class Delivery:
         left = sorted(self._parking.ready(due)) if due else []
         until = time.monotonic() + _RELEASE_SECONDS
         while left and time.monotonic() < until:
-            left = [one for one in left if not self._is_interrupted() and self._release(one)]
-
-    def _is_interrupted(self) -> bool:
-        """Let a waiting batch come first; return whether to give up."""
-        return self._closing.wait(_YIELD_SECONDS)
+            left = [
+                topic
+                for topic in left
+                if not self._closing.wait(_YIELD_SECONDS) and self._release(topic)
+            ]
 
     def _release(self, topic: str) -> bool:
         """Deliver a chunk of a topic's parked messages; return whether there are more."""

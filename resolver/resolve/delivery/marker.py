@@ -20,8 +20,8 @@ from ...kafka.clients import client_config
 from ...protocol import Names
 from ...settings import Settings
 
-#: Needs of a prefix in which halves were fast. A version from before fast commits would deliver the
-#: messages of their producers once more. It refuses a marker with a field that it does not know.
+#: Value of `needs` once halves were fast. A version from before fast commits refuses a marker with
+#: this field. Otherwise it would deliver the producers' messages once more.
 KNOWS_FAST = "a resolver that knows fast commits"
 #: Batch of a marker while no batch of the checkpoint was delivered.
 NO_BATCH = -1
@@ -60,7 +60,7 @@ class Marker:
 
     `release` names the last release from the lane. `lane` is the offset of the lane before which no
     message waits; None if nobody knows. `generation` says by which transactional id the marker was
-    written. `needs` is empty or `KNOWS_FAST`, and then stays so.
+    written. `needs` is empty until a fast half was read, and `KNOWS_FAST` from then on.
     """
 
     checkpoint: str
@@ -139,7 +139,7 @@ class MarkerGroup:
             if time.monotonic() > until:
                 said = f"the consumer group {self._name} can't be joined"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
-        # The metadata as of now: if librdkafka joins again by itself, another resolver may have
+        # Keep the present metadata: if librdkafka joins again by itself, another resolver may have
         # been the member meanwhile.
         self._member = self._consumer.consumer_group_metadata()
 

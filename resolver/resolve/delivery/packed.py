@@ -43,7 +43,7 @@ _FAST_END = f'"delivery":"{FAST_DELIVERY}"}}'.encode()
 
 
 class Output(NamedTuple):
-    """A record that delivery writes: a `Record` that can be a key, its headers a tuple."""
+    """A record that delivery writes; its headers are a tuple, so that a set can hold it."""
 
     topic: str
     key: bytes | None
@@ -68,8 +68,8 @@ class Output(NamedTuple):
 class Decision(NamedTuple):
     """One decision as the records that say it: a message, a resolution, or both.
 
-    `half` holds the half's own headers, packed, if the message is a commit: the commit may yet
-    prove undeliverable. A fast commit has no message: its producer has delivered that.
+    A commit has in `half` its half's headers, packed: they are needed if it proves undeliverable. A
+    fast commit has no message, since its producer has delivered that.
     """
 
     message: Output | None

@@ -22,7 +22,6 @@ class Parking:
     """Keeps messages to topics that take none out of the way of all other messages."""
 
     def __init__(self, settings: Settings, targets: Targets) -> None:
-        self._settings = settings
         self._lane_topic = Names(settings.topic_prefix).parked
         self._targets = targets
         self.stalls = Stalls(settings, targets)

@@ -84,7 +84,7 @@ class Narrow(NamedTuple):
 
 
 class TransactionalProducer:
-    """The producer of a topic prefix: the newest producer fences all others.
+    """Writes each batch in a Kafka transaction; a newer producer of its id fences it.
 
     Raises `Stuck` if another generation's transactional id has to be used.
     """
@@ -109,7 +109,7 @@ class TransactionalProducer:
             "acks": "all",
             "partitioner": PARTITIONER,
             "allow.auto.create.topics": False,
-            # No limit here: the broker's limit decides, topic by topic.
+            # The client sets no limit: each topic's own limit decides.
             "message.max.bytes": 1_000_000_000,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 2_097_151,
@@ -208,10 +208,8 @@ class TransactionalProducer:
     def _send_offsets(self, marker: Marker) -> None:
         stamped = replace(marker, generation=self._generation)
         positions, metadata = self._group.positions(stamped), self._group.metadata()
-        send_offsets, seconds = (
-            self._producer.send_offsets_to_transaction,
-            self._patience.answer_seconds,
-        )
+        send_offsets = self._producer.send_offsets_to_transaction
+        seconds = self._patience.answer_seconds
         with self._epoch.timed():
             _in_time(lambda: send_offsets(positions, metadata, seconds), seconds)
 
@@ -246,7 +244,7 @@ class TransactionalProducer:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
 
     def _serve(self, call: Callable[[float], int], seconds: float) -> int:
-        """Let the client call back; an error thrown in the middle of that is the client's own."""
+        """Let the client run callbacks; an error of its own may be hidden in a `SystemError`."""
         try:
             return call(seconds)
         except SystemError as thrown:

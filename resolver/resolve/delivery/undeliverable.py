@@ -118,14 +118,6 @@ class Undeliverable:
         if not refused.is_size:  # a limit holds for many messages together too
             learned.at_a_time.pop(topic, None)
 
-    def missing(self, topics: set[str]) -> set[str]:
-        """Return those of the topics that don't exist."""
-        return topics - self._targets.look_up(topics).keys()
-
-    def look_again(self) -> None:
-        """Ask the cluster again: topics were made."""
-        self._targets.forget()
-
     def writable(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
         """Return decisions that can be written, and the limits for sending in small parts.
 
@@ -183,7 +175,7 @@ class Undeliverable:
         return [decision._replace(message=message.cut(target.max_bytes))]
 
     def _easy(self, topic: str, targets: dict[str, Target]) -> bool:
-        """Whether only a message's partition, or an uncommon size, can be wrong."""
+        """Whether a message to the topic can be wrong only in its partition, or by a rare size."""
         learned = self._learned
         if topic not in targets or topic in learned.topics or self._is_ours(topic):
             return False

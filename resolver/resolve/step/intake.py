@@ -41,7 +41,7 @@ def read_halves(
     settings: StepSettings,
     fence_secret: str,
 ) -> tuple[list[NewHalf], list[Refused]]:
-    """Decode the halves below `end`, in offset order.
+    """Decode the halves below `end`, in offset order, and move the queue's head behind them.
 
     A half that is settled, as after a rebuild, is passed over. A half that the policy refuses is
     no refused record: it pends, and can't be delivered. Fences are taken.

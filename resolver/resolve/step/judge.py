@@ -35,7 +35,7 @@ _ERRORS = {
     QuarantineReason.DELIVERED_TWICE: "the producer has delivered the message of the half at "
     "{half}, which has ended otherwise or has no FAST",
 }
-#: Place after all ends: the winner of a half that no end ends.
+#: Winner's place for a half that no end ends: behind all places.
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -59,8 +59,8 @@ def judge(
 ) -> Judged:
     """Apply ends in their order; `pending` has the rows of their halves.
 
-    Each half was read already, or never existed. An end up to its half's winner meets a pending
-    half. An end after the winner meets a settled half. Ends that waited come first.
+    Each half was read already, or never existed. The winner of a half and the ends before it meet
+    a pending half, later ends a settled half. Ends that waited come first.
     """
     waited = carried(ends, pending, fast_ids)
     if waited:
@@ -101,7 +101,7 @@ def judge(
 def _turns(
     ends: Ends, row: Array, state: Array, delivered: Array, faults: _Faults, pending: Pending
 ) -> Turns:
-    """Return whose turn it is to end a half, if no end waits: the first valid end wins."""
+    """Return each half's winner, its first valid end; `let_wait` corrects this for fast halves."""
     on_pending = row >= 0
     valid = on_pending & (state != NONE) & faults.none & ~(faults.late | faults.twice | faults.lost)
     winners, winner_of_row = _first_of_each_row(valid, row, len(pending.rows))
@@ -168,10 +168,11 @@ class _Faults:
         plain = ends.each(_is_applications, np.bool_)[found] & ~delivered[found]
         self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
 
-        #: Delivered by its producer, which had not said that it might.
+        #: Ends of producers that have delivered a half which names no fast id.
         self.twice = self.none & delivered
         self.twice[found] &= pending.fast.id[row[found]] == 0
-        #: Ends of halves that a lost op may have ended: an operator decides about these.
+        #: Ends of halves that a lost op may have ended. Only an operator's end and a delivered op
+        #: count there.
         self.lost = np.zeros(len(ends), np.bool_)
         self.lost[found] = lost(pending, fast_ids)[row[found]]
         if self.lost.any():
@@ -243,7 +244,7 @@ def _ended(
         outcome, source = _OUTCOMES[_CODES[at.op.state]], _source(at)
         end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, queue.now)
         refusal = pending.refusals.get(half.offset)
-        if at.op.delivered:  # and so it is out, whatever the policy says
+        if at.op.delivered:  # consumers have the message, whatever the policy says
             ended.append(Ended(half, *end, None, None, True))
         elif refusal and outcome is Outcome.COMMIT:
             ended.append(Ended(half, *end).undeliverable(refusal))

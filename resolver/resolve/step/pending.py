@@ -13,15 +13,15 @@ from ...protocol import HalfAt, decode_half, record_bytes
 from ...protocol.names import HALF_HEADERS
 from .bodies import Bodies, Body
 from .fast_halves import FastHalves
+from .op_elements import Array
 from .queue import SEGMENT, PendingRange, Queue
 from .store import Store
 
-Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 #: A pending half's row, with times in ms. `immunity` is the half's own, 0 without one.
-#: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row;
-#: the complement of the number says that the last check was an extra one.
+#: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row. A
+#: negative number says that the last check was an extra one; its complement is the count.
 #: `chunk` names the chunk of its message, -1 in memory. `size` is the message's, in bytes.
 ROW = np.dtype(
     [
@@ -153,8 +153,8 @@ class Pending:
             return
         kept = self.rows[rows]
         packed = (kept.tobytes(), self.ids[rows].tolist(), self.groups[rows].tolist())
-        # Few segments have refusals or fast halves. The others are as they were before there were
-        # any, so that checkpoints of that time can be read.
+        # Few segments have refusals or fast halves. The others keep the form of older versions,
+        # whose checkpoints can be read still.
         offsets = kept["offset"].tolist()
         refused, fast = self._refused(offsets), self.fast.pack(rows, offsets)
         more = (refused, fast) if fast else (refused,) if refused else ()

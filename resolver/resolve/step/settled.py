@@ -1,7 +1,7 @@
 """Outcomes of ended transactions: two bits per half offset, forgotten segment by segment.
 
 A third bit says that a half was committed fast. It is kept only in segments that have such a half:
-the others are as they were before there were any.
+the others keep the form of older versions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Codes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 
 NONE, COMMIT, ROLLBACK, DISCARD = range(4)
-#: The bits of a code that are the outcome, and the bit of a half that its producer has delivered.
+#: Mask of the outcome in a code, and the bit of a half whose producer has delivered it.
 OUTCOME, FAST = 3, 4
 #: An undeliverable message was committed by its application; a rebuild reads it as committed.
 CODES = {
