@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,18 @@ class Jobs:
         self.committed: list[Sent] = []
         self.rolled_back: list[Sent] = []
 
-    def start(self, number: int) -> tuple[Process, Process]:
+    @contextmanager
+    def running(self, number: int) -> Iterator[tuple[Process, Process]]:
+        """Run both; they have all cores of the cluster, so at the end they are stopped."""
         resolve = self._submit(*self._resolving, log=f"resolve-{number}")
         land = self._submit(*self._landing, log=f"land-{number}")
-        resolve.until_said("ready:")
-        land.until_said("ready:")
-        return resolve, land
+        try:
+            resolve.until_said("ready:")
+            land.until_said("ready:")
+            yield resolve, land
+        finally:
+            resolve.stop()
+            land.stop()
 
     @property
     def ended(self) -> Counter[str]:
@@ -65,24 +72,24 @@ def jobs(
 @pytest.mark.gate
 @takes(300, "a cluster, and the first start of both jobs")
 def test_each_is_delivered_and_lands_once(jobs: Jobs, cluster: Cluster) -> None:
-    resolve, land = jobs.start(1)
-    assert "took over" in resolve.said()
-    jobs.committed, jobs.rolled_back = send(jobs.world), send(jobs.world)
-    end(jobs.world, jobs.committed, jobs.rolled_back)
-    assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
-    # Now the batch is not over: Kafka has it, Spark's checkpoint has not.
-    resolve.signal(signal.SIGTERM)
-    assert resolve.exit_code() == 0, resolve.said()
-    assert batches(jobs.spark / "offsets") == batches(jobs.spark / "commits")
-    assert landed(jobs.tables / "half", jobs.ended.total(), land) == jobs.ended
-    outcomes = landed(jobs.tables / "resolution", len(jobs.committed), land)
-    assert once(jobs.committed) <= outcomes <= jobs.ended
-    land.signal(signal.SIGTERM)
-    assert land.exit_code() == 0, land.said()
-    for job in (resolve, land):  # not the thousands of lines that Spark writes by itself
-        assert "falling behind" not in job.said()
-        assert len(job.said().splitlines()) < MOST_LINES, job.said()
-    assert shipped_to_executors(cluster)
+    with jobs.running(1) as (resolve, land):
+        assert "took over" in resolve.said()
+        jobs.committed, jobs.rolled_back = send(jobs.world), send(jobs.world)
+        end(jobs.world, jobs.committed, jobs.rolled_back)
+        assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
+        # Now the batch is not over: Kafka has it, Spark's checkpoint has not.
+        resolve.signal(signal.SIGTERM)
+        assert resolve.exit_code() == 0, resolve.said()
+        assert batches(jobs.spark / "offsets") == batches(jobs.spark / "commits")
+        assert landed(jobs.tables / "half", jobs.ended.total(), land) == jobs.ended
+        outcomes = landed(jobs.tables / "resolution", len(jobs.committed), land)
+        assert once(jobs.committed) <= outcomes <= jobs.ended
+        land.signal(signal.SIGTERM)
+        assert land.exit_code() == 0, land.said()
+        for job in (resolve, land):  # not the thousands of lines that Spark writes by itself
+            assert "falling behind" not in job.said()
+            assert len(job.said().splitlines()) < MOST_LINES, job.said()
+        assert shipped_to_executors(cluster)
 
 
 def test_so_it_is_over_a_restart(jobs: Jobs) -> None:
@@ -90,13 +97,13 @@ def test_so_it_is_over_a_restart(jobs: Jobs) -> None:
     late = send(jobs.world)
     end(jobs.world, late, [])
     jobs.committed += late
-    resolve, land = jobs.start(2)
-    assert "resolving:" in resolve.said()
-    assert "landing:" in land.said()
-    assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
-    assert Counter(jobs.world.outcomes(jobs.ended.total()).keys()) == jobs.ended
-    for table in ("resolution", "half"):
-        assert landed(jobs.tables / table, jobs.ended.total(), land) == jobs.ended
+    with jobs.running(2) as (resolve, land):
+        assert "resolving:" in resolve.said()
+        assert "landing:" in land.said()
+        assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
+        assert Counter(jobs.world.outcomes(jobs.ended.total()).keys()) == jobs.ended
+        for table in ("resolution", "half"):
+            assert landed(jobs.tables / table, jobs.ended.total(), land) == jobs.ended
 
 
 def test_a_resolver_that_was_replaced_exits_3(submit: Submit, world: World, tmp_path: Path) -> None:
