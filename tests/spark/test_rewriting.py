@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import duckdb_extension_delta  # type: ignore[import-untyped]
 import polars
 import pytest
 from pyspark.sql import SparkSession
@@ -86,7 +87,9 @@ def numbers_by_all_readers(ledger: Ledger) -> list[int]:
     """The number of halves, by each engine that users have, with a column of a list of structs."""
     path = str(ledger.tables / "half")
     duck = duckdb.connect()
-    duck.execute("LOAD delta")
+    # By its path: by its name, DuckDB may want to download it.
+    (extension,) = Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension")
+    duck.execute(f"LOAD '{extension}'")
     return [
         len(ledger.rows("half")),
         ledger.spark.read.format("delta").load(path).where("size(headers) > 0").count(),
