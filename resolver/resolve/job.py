@@ -1,12 +1,11 @@
 """The resolving job on the driver: the query `resolve`, its delivery and its threads.
 
 The job links the stations on the driver: `source.py` plans, `processor.py` decides in the workers,
-`delivery/delivery.py` writes.
+`hand_over.py` gives the decisions to `delivery/delivery.py`, which writes.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import NoReturn, cast
 
@@ -21,13 +20,13 @@ from ..kafka.topic_admin import identify_topics
 from ..protocol import Names
 from ..settings import Settings
 from ..spark.failure import query_failed
-from ..spark.points import Point
 from ..spark.running import finish_batch, has_run
 from ..spark.session import sql_options
 from .checkpoint import Checkpoint
 from .delivery import Delivery, Marked
 from .fences import FenceTimer
 from .figures import QueueFigures
+from .hand_over import HandOver
 from .planned_settings import step_settings
 from .processor import decide, slots, tasks
 from .rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
@@ -36,8 +35,6 @@ from .revocation_reports import Revoked
 from .revoker import Revoker
 from .source import ranges
 from .stuck import StuckWatch
-
-logger = logging.getLogger(__name__)
 
 #: Let Spark interpret expressions. Otherwise it compiles them in each batch, for a row or two: the
 #: batch's time is a literal in the plan.
@@ -60,6 +57,14 @@ class Resolve:
         self._revoker = Revoker(settings, self._fence_secret, self._fail)
         self._stuck_watch = StuckWatch(settings, self._revoker, self._fail)
         self._reports = Reports()
+        self._hand_over = HandOver(
+            self._delivery,
+            self._fence_timer,
+            self._revoker,
+            self._stuck_watch,
+            self._reports,
+            self._fail,
+        )
         self._failed = threading.Event()
         self._error: TxResolverError | None = None
         self._query: StreamingQuery | None = None
@@ -199,7 +204,7 @@ class Resolve:
             .writeStream.queryName("resolve")
             .option("checkpointLocation", self._checkpoint.spark)
             .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")
-            .foreachBatch(self._deliver)
+            .foreachBatch(self._hand_over)
         )
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", "resolve")
@@ -217,32 +222,6 @@ class Resolve:
             "start with --rebuild, on a new checkpoint; nothing is lost or delivered twice"
         )
         return query_failed("resolve", failure, self._log, remedy)
-
-    def _deliver(self, batch: DataFrame, batch_id: int) -> None:
-        logger.debug("batch %d: %s", batch_id, Point.DECIDING)
-        rows = batch.toArrow().to_pylist()
-        logger.debug("batch %d: %s", batch_id, Point.DECIDED)
-        rows.sort(key=lambda row: (row["queue"], row["part"]))
-        packed = (row["figures"] for row in rows)
-        figures = [QueueFigures.unpack(one) for one in packed if one is not None]
-        has_fast = any(of_queue.has_fast for of_queue in figures)
-        try:
-            self._delivery.deliver(batch_id, [row["decisions"] for row in rows], has_fast)
-        except TxResolverError as error:
-            self._fail(error)
-            raise
-        for row in rows:
-            due, ops = row["wake_at_ms"], row["fence_ops"]
-            self._fence_timer.set(
-                row["queue"], due if due >= 0 else None, ops if ops >= 0 else None
-            )
-        self._revoker.want({row["queue"]: row["revoke"] for row in rows if row["part"] == 0})
-        if has_fast:
-            self._stuck_watch.see_fast()
-        self._reports.take(figures)
-        for of_queue in figures:
-            self._delivery.activity.pending(of_queue.queue, of_queue.pending)
-        logger.debug("batch %d: %s, for Spark to note in its commit log", batch_id, Point.DONE)
 
     def _fail(self, error: TxResolverError) -> None:
         self._error = error

@@ -3,7 +3,7 @@
 A worker makes the records, so that delivery only has to hand each record over. Their form is in
 `resolver/protocol/outputs.py`.
 
-Next station: `resolver/resolve/job.py` collects the binaries and gives them to `delivery.py`.
+Next station: `resolver/resolve/hand_over.py` collects the binaries and gives them to `delivery.py`.
 """
 
 from __future__ import annotations
