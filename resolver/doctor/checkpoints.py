@@ -9,7 +9,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from ..resolve.delivery.marker import NO_BATCH, MarkerGroup
+from ..resolve.delivery.marker import NO_BATCH
+from ..resolve.delivery.marker_group import MarkerGroup
 from ..settings import Settings
 from ..up.home import Home
 from ..views.view import TABLES

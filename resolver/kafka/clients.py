@@ -10,12 +10,27 @@ from ..errors import SettingsError
 from ..settings import Settings
 from ..settings.java_options import java_options
 
-__all__ = ["WHOLE_BYTES", "admin_client", "client_config", "servers_of", "spark_kafka_options"]
+__all__ = [
+    "PROMPT",
+    "WHOLE_BYTES",
+    "admin_client",
+    "client_config",
+    "servers_of",
+    "spark_kafka_options",
+]
 
 #: Bytes of a partition that Kafka sends at once to a reader of our own transactions. In smaller
 #: parts a replica that was away may give aborted records (docs/protocol.md, section 7). A message
 #: would be taken for delivered, or a parked message delivered twice.
 WHOLE_BYTES = 50_000_000
+#: Options by which a client comes back soon after a lost connection. By default librdkafka forgets
+#: the broker if it was the last one, and goes on waiting for it as a coordinator (librdkafka's
+#: issue 5456). By default it also waits up to 10 s before it connects again.
+PROMPT = {
+    "metadata.recovery.strategy": "none",
+    "reconnect.backoff.ms": 100,
+    "reconnect.backoff.max.ms": 1_000,
+}
 
 
 def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:

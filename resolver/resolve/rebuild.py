@@ -18,7 +18,7 @@ from ..kafka.topics import ensure_topics
 from ..protocol import Names
 from ..protocol import names as n
 from ..settings import Settings
-from .delivery.marker import MarkerGroup
+from .delivery.marker_group import MarkerGroup
 
 #: End offsets by topic and partition.
 Ends = dict[str, dict[str, int]]

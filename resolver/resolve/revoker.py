@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..errors import TxResolverError
-from ..kafka.clients import client_config
+from ..kafka.clients import PROMPT, client_config
 from ..protocol import Names, revoked_record
 from ..settings import Settings
-from .delivery.marker import PROMPT
 from .plain_producer import PlainProducer
 from .revocation_reports import RevocationReports, Revoked
 from .revocations import Asker, Revocations

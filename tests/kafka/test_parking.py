@@ -30,7 +30,7 @@ from resolver.protocol import (
     decode_resolution,
 )
 from resolver.resolve.delivery import Delivery
-from resolver.resolve.delivery.marker import MarkerGroup
+from resolver.resolve.delivery.marker_group import MarkerGroup
 from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from resolver.spark.points import Point

@@ -73,7 +73,7 @@ def test_a_fast_group_needs_each_of_its_rights(site: Site) -> None:
 def test_the_resolver_needs_each_of_its_rights(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     # What is refused stays refused: it need not be tried for minutes.
     monkeypatch.setattr("resolver.resolve.delivery.delivery._CLAIMS", 1)
-    monkeypatch.setattr("resolver.resolve.delivery.marker._TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr("resolver.resolve.delivery.marker_group._TIMEOUT_SECONDS", 10.0)
     needs_each(site, "resolver", resolver_works)
 
 

@@ -13,7 +13,8 @@ from ...errors import Replaced
 from ...protocol import Names
 from ...settings import Settings
 from .generation import Patience, Stuck
-from .marker import Marker, MarkerGroup
+from .marker import Marker
+from .marker_group import MarkerGroup
 from .transactional_producer import TransactionalProducer
 
 logger = logging.getLogger(__name__)

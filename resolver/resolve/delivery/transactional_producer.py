@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ...kafka.clients import client_config
+from ...kafka.clients import PROMPT, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
 from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
 from ...settings import Settings
 from ...spark.points import Point
 from .generation import Patience, init_transactions
-from .marker import PROMPT, Marker, MarkerGroup
+from .marker import Marker
+from .marker_group import MarkerGroup
 from .packed import Output
 from .stalls import Stalled
 

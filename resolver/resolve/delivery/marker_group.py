@@ -1,0 +1,189 @@
+"""The consumer group that keeps the marker, as a committed offset of `tx.marker`.
+
+The resolver is the group's only member. A newer resolver takes the member's place: from then on
+Kafka refuses the former resolver's markers.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import asdict, replace
+from threading import Event
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ...errors import MarkerMismatch
+from ...kafka.clients import PROMPT, client_config
+from ...protocol import Names
+from ...settings import Settings
+from .marker import KNOWS_FAST, Marker
+
+_TIMEOUT_SECONDS = 30.0
+#: Seconds for one request for the marker; the coordinator may have moved, and the next finds it.
+_REQUEST_SECONDS = 3.0
+_PAUSE_SECONDS = 0.1
+#: Name of the one member. Whoever joins by this name replaces the former member at once.
+_MEMBER = "resolver"
+#: A day in ms, librdkafka's limit: the consumer reads nothing, so it need not poll.
+_NEVER_MS = 86_400_000
+#: Errors of a broker that is lost or has just started, or of a group moving to another broker.
+_MOVING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    }
+)
+
+
+class MarkerGroup:
+    """The consumer group that keeps the marker of a topic prefix."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = Names(settings.topic_prefix)
+        self._settings = settings
+        self._topic = self._names.marker
+        self._name = self._names.resolver
+        self._consumer = self._connected()
+        self._member: Any = None
+
+    def _connected(self, isolation: str = "read_committed") -> Consumer:
+        ours = {
+            **PROMPT,
+            "group.id": self._name,
+            "group.instance.id": _MEMBER,
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "range",
+            "max.poll.interval.ms": _NEVER_MS,
+            # We must not see the old value while an open transaction is being committed.
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+        }
+        return Consumer(client_config(self._settings, **ours))
+
+    def join(self) -> None:
+        """Become the member: Kafka then refuses the former member's markers, and our late ones.
+
+        So the marker that is read after this is the last of these. If Kafka took a marker before,
+        in a transaction that is yet to end, reading waits for it. Raises `KafkaException`.
+        """
+        joined = Event()
+
+        def take(consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+            consumer.assign([])  # an empty topic: nothing to fetch
+            joined.set()
+
+        self._consumer.close()
+        self._consumer = self._connected()
+        self._consumer.subscribe([self._topic], on_assign=take)
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while not joined.is_set():
+            self._consumer.poll(_PAUSE_SECONDS)
+            if time.monotonic() > until:
+                said = f"the consumer group {self._name} can't be joined"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+        # Keep the present metadata: if librdkafka joins again by itself, another resolver may have
+        # been the member meanwhile.
+        self._member = self._consumer.consumer_group_metadata()
+
+    def generation(self) -> int:
+        """Return the last marker's generation; an open transaction may change it."""
+        with closing(self._connected("read_uncommitted")) as consumer:
+            found = self._decoded(self._committed(consumer))
+        return 0 if found is None else found.generation
+
+    def read(self) -> Marker | None:
+        """Return the marker; None if none was ever written. Raises `KafkaException`."""
+        return self._decoded(self._committed(self._consumer))
+
+    def _decoded(self, committed: TopicPartition) -> Marker | None:
+        if committed.offset < 0:
+            return None
+        try:
+            marker = Marker(**orjson.loads(committed.metadata or ""))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            raise MarkerMismatch(
+                f"the marker of topic {self._topic} reads {committed.metadata!r}, which no "
+                "resolver wrote: something else commits offsets in its group",
+                remedy="find and stop it",
+            ) from error
+        if marker.needs not in ("", KNOWS_FAST):
+            raise MarkerMismatch(
+                f"{self._names.prefix}* was delivered up to {marker}, and needs {marker.needs}",
+                remedy="start the version that ran last, or a newer one",
+            )
+        return marker
+
+    def claimed(self, found: Marker | None, mine: Marker, is_new: bool, rebuild: bool) -> Marker:
+        """Return the marker with which a run goes on that has found another run's.
+
+        Raises `MarkerMismatch` where this run would deliver once more what was delivered.
+        """
+        if found is not None and found.checkpoint == mine.checkpoint:
+            return replace(found, instance=mine.instance)
+        if rebuild:
+            return mine if found is None else replace(mine, needs=found.needs)
+        if found is not None:
+            raise MarkerMismatch(
+                f"{self._names.prefix}* was delivered up to {found}, and this is checkpoint "
+                f"{mine.checkpoint}: everything would be delivered once more",
+                remedy="start where that checkpoint is, or, if it is lost, with --rebuild, on a "
+                "new one",
+            )
+        if not is_new or self._has_records(self._names.resolution):
+            raise self.marker_gone()
+        return mine
+
+    def marker_gone(self) -> MarkerMismatch:
+        """Return the error that says that no marker is left, though there was one."""
+        return MarkerMismatch(
+            f"{self._names.prefix}* has outcomes, and the marker of what was delivered is gone "
+            "(Kafka forgets it after offsets.retention.minutes without a resolver): messages may "
+            "be delivered once more",
+            remedy="start with --rebuild, on a new checkpoint",
+        )
+
+    def _has_records(self, topic: str) -> bool:
+        """Whether a topic holds, or once held, any record."""
+        partitions = self._consumer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].partitions
+        return any(
+            self._consumer.get_watermark_offsets(TopicPartition(topic, number), _TIMEOUT_SECONDS)[1]
+            for number in partitions
+        )
+
+    def _committed(self, consumer: Consumer) -> TopicPartition:
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                partition = TopicPartition(self._topic, 0)
+                committed = consumer.committed([partition], timeout=_REQUEST_SECONDS)[0]
+                if committed.error is not None:
+                    raise KafkaException(committed.error)
+                return committed
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING or time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+
+    def positions(self, marker: Marker) -> list[TopicPartition]:
+        """Return the marker as the offset to be committed."""
+        # The offset is for people who look at the group; only the metadata counts.
+        offset = marker.batch + 1
+        fields = asdict(marker)
+        if not marker.needs:
+            del fields["needs"]  # any version may go on
+        return [TopicPartition(self._topic, 0, offset, orjson.dumps(fields).decode())]
+
+    def metadata(self) -> Any:
+        """Return the member that the marker is from, for `send_offsets_to_transaction`."""
+        return self._member
+
+    def close(self) -> None:
+        """Close the group's client."""
+        self._consumer.close()
