@@ -20,18 +20,16 @@ from .outputs import (
     DiscardReason,
     HalfAt,
     Outcome,
-    QuarantineReason,
-    Refused,
     Resolution,
     Source,
     check_record,
     commit_record,
     decode_resolution,
     discarded_record,
-    fitted,
 )
 from .parked import Release, decode_parked, parked_record, release_record
 from .record import Headers, Record, StoredRecord, record_bytes
+from .refused import QuarantineReason, Refused, fitted
 from .revoked import decode_revoked, is_revoked, revoked_record
 
 __all__ = [

@@ -29,7 +29,7 @@ from resolver.protocol import (
     record_bytes,
 )
 from resolver.protocol.names import MAX_OFFSET
-from resolver.protocol.outputs import LEAST_QUARANTINE_BYTES
+from resolver.protocol.refused import LEAST_QUARANTINE_BYTES
 
 from .samples import NAMES, a_half, halves, millis, stored, transaction_ids
 
