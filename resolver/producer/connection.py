@@ -12,107 +12,18 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ..errors import SendError, SettingsError
+from ..errors import SendError
 from ..protocol import Record
-from ..settings.options import check_kafka, refused_by_librdkafka
+from .client_options import new_producer, producer_options
 
-__all__ = ["Connection", "client_options"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
-#: Logger of librdkafka's own lines, which come when the connection is polled.
-_kafka_log = logging.getLogger("resolver.librdkafka")
-# Hide warnings about options of the other kind of client: one dictionary serves producers and
-# consumers, and each warns of the other's options.
-_kafka_log.addFilter(lambda line: "property and will be ignored by" not in line.getMessage())
 _POLL_SECONDS = 0.1
 #: Seconds between two calls of work beside the acknowledgements.
 _BESIDE_SECONDS = 0.2
-#: Size in bytes above any topic's limit. The topic's own limit is checked before, with a clearer
-#: error.
-CLIENT_MAX_BYTES = 1_000_000_000
-BATCH_BYTES = 1_000_000
-IN_FLIGHT = 3
-_SILENT_MS = 10_000
-_OURS = {
-    "delivery.report.only.error": "a half is sent when its acknowledgement arrives",
-    "default.topic.config": "give its options at the top",
-    "on_delivery": "the producer follows its own acknowledgements",
-    "logger": "configure the logger 'resolver.librdkafka'",
-}
 
 OnDelivery = Callable[[Any, Any], None]
-
-
-def client_options(
-    bootstrap_servers: str, kafka: Mapping[str, Any] | None, group: str, **ours: Any
-) -> dict[str, Any]:
-    """Return a client's librdkafka options; `ours` win. Raises `SettingsError` with a reason."""
-    if not isinstance(bootstrap_servers, str) or not bootstrap_servers.strip():
-        raise SettingsError(
-            f"bootstrap_servers is {bootstrap_servers!r}",
-            remedy="give Kafka's brokers, such as 'kafka1:9092,kafka2:9092'",
-        )
-    given = dict(kafka or {})
-    for key in given:
-        if key in _OURS:
-            raise SettingsError(f"{key!r} can't be set in kafka: {_OURS[key]}", remedy="remove it")
-    check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
-    return {
-        "client.id": f"txresolver-{group}",
-        # Time in ms after which a silent broker is given up; librdkafka's default is a minute.
-        "socket.timeout.ms": _SILENT_MS,
-        **{key: _guarded(key, value) for key, value in given.items()},
-        "bootstrap.servers": bootstrap_servers,
-        "logger": _kafka_log,
-        **ours,
-    }
-
-
-def check_producer_options(options: Mapping[str, Any]) -> None:
-    """Make a producer without brokers; raises `SettingsError` if librdkafka refuses an option."""
-    trial = _producer_options(options, BATCH_BYTES)
-    for name in ("bootstrap.servers", "oauth_cb"):  # a producer with the latter asks for a token
-        trial.pop(name, None)
-    _new_producer(trial).close()
-
-
-def _producer_options(options: Mapping[str, Any], batch_bytes: int) -> dict[str, Any]:
-    return {
-        # Send at once: callers wait for halves. Records that come during a request share the
-        # next one in any case. Moreover librdkafka busy-waits through a wait of less than a
-        # millisecond.
-        "linger.ms": 0,
-        "batch.size": min(batch_bytes, BATCH_BYTES),
-        **options,
-        "acks": "all",
-        "enable.idempotence": True,
-        # Limit the requests under way. With more, librdkafka busy-waits, since idempotence
-        # allows five in a partition. Records that come meanwhile share a request.
-        "max.in.flight": IN_FLIGHT,
-        "message.max.bytes": CLIENT_MAX_BYTES,
-    }
-
-
-def _new_producer(options: Mapping[str, Any]) -> Producer:
-    try:
-        return Producer(dict(options))
-    except KafkaException as error:
-        reason = error.args[0].str()
-        raise refused_by_librdkafka("librdkafka refused an option", reason) from error
-
-
-def _guarded(key: str, value: Any) -> Any:
-    """Wrap a callback to log its exception: in the poll that calls it, it would cost a message."""
-    if not callable(value) or key == "oauth_cb":  # librdkafka must see that there is no token
-        return value
-
-    def call(*args: Any) -> None:
-        try:
-            value(*args)
-        except BaseException:
-            _log.exception("%s of the kafka options failed", key)
-
-    return call
 
 
 class Connection:
@@ -122,12 +33,12 @@ class Connection:
     """
 
     def __init__(self, options: Mapping[str, Any], group: str, batch_bytes: int) -> None:
-        self._options = _producer_options(options, batch_bytes)
+        self._options = producer_options(options, batch_bytes)
         self._group = group
         self._user_error_cb = options.get("error_cb")
         self._pid = os.getpid()
         self._renewing = threading.Lock()
-        self._producer = _new_producer({**self._options, "error_cb": self._on_error})
+        self._producer = new_producer({**self._options, "error_cb": self._on_error})
         self._given_up: list[Producer] = []
         self._waking: deque[Callable[[], object]] = deque()
         self._beside: Callable[[], object] | None = None
@@ -264,7 +175,7 @@ class Connection:
             if self._producer is not broken:
                 return  # another thread replaced it
             _log.warning("a new connection for group %s after: %s", self._group, error.args[0])
-            self._producer = _new_producer({**self._options, "error_cb": self._on_error})
+            self._producer = new_producer({**self._options, "error_cb": self._on_error})
             self._given_up.append(broken)
 
     def _on_error(self, error: KafkaError) -> None:

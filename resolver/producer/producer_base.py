@@ -22,7 +22,8 @@ from .agent import Agent, AgentLimits
 from .agent.checks import check_consumer_options
 from .agent.limits import check_whole
 from .agent.outlet import SharedOutlet
-from .connection import BATCH_BYTES, Connection, check_producer_options, client_options
+from .client_options import BATCH_BYTES, check_producer_options, client_options
+from .connection import Connection
 from .fast import FastLane, FastLimits
 from .half_sender import QueueChoice, Sending, SentHalf
 from .listener import Answer

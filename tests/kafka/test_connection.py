@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from resolver.broker import Broker
-from resolver.producer.connection import Connection, client_options
+from resolver.producer.client_options import client_options
+from resolver.producer.connection import Connection
 from resolver.protocol import Record
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until

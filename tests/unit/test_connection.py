@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from resolver.errors import SendError
-from resolver.producer.connection import Connection, client_options
+from resolver.producer.client_options import client_options
+from resolver.producer.connection import Connection
 from resolver.producer.topic_limits import read_limits
 from resolver.protocol import Names, Record
 

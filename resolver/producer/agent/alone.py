@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import Names
 from ...protocol.groups import check_group
-from ..connection import client_options
+from ..client_options import client_options
 from ..listener import check_listener
 from ..op_publisher import EndHook
 from .agent import Agent

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
 from ...protocol import Record
 from ...protocol.partitioner import PARTITIONER
-from ..connection import CLIENT_MAX_BYTES, IN_FLIGHT
+from ..client_options import CLIENT_MAX_BYTES, IN_FLIGHT
 
 _log = logging.getLogger(__name__)
 #: Takes librdkafka's lines. It calls each lost id critical, and the lane goes on with a new one.
