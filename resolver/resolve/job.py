@@ -1,6 +1,6 @@
 """The resolving job on the driver: the query `resolve`, its delivery and its threads.
 
-The job links the stations on the driver: `source.py` plans, `processor.py` decides in the workers,
+The job links the stations on the driver: `source.py` plans, `query.py` has the workers decide,
 `hand_over.py` gives the decisions to `delivery/delivery.py`, which writes.
 """
 
@@ -28,7 +28,7 @@ from .fences import FenceTimer
 from .figures import QueueFigures
 from .hand_over import HandOver
 from .planned_settings import step_settings
-from .processor import decide, slots, tasks
+from .query import decide, slots, tasks
 from .rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
 from .reports import Reports
 from .revocation_reports import Revoked
