@@ -33,10 +33,11 @@ from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
 from .notices import Notices
 from .packed import Decision, Output, as_output, unpack
 from .parking import Parking
+from .refusals import ProduceRefused
 from .spans import Spans
 from .stalls import Stalled
 from .targets import Targets
-from .transactional_producer import Narrow, ProduceRefused
+from .transactional_producer import Narrow
 from .undeliverable import Undeliverable
 from .visible import VisibleReader
 

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
@@ -28,6 +28,7 @@ from .generation import Patience, init_transactions
 from .marker import Marker
 from .marker_group import MarkerGroup
 from .packed import Output
+from .refusals import MESSAGE_ERRORS, TOPIC_ERRORS, ProduceRefused
 from .stalls import Stalled
 
 logger = logging.getLogger(__name__)
@@ -36,45 +37,6 @@ logger = logging.getLogger(__name__)
 _REPORT_SECONDS = 1.0
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
-
-
-#: Errors of a whole topic, and of one message, that another attempt does not heal.
-TOPIC_ERRORS = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_EXCEPTION,
-    }
-)
-MESSAGE_ERRORS = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_RECORD,
-        KafkaError.POLICY_VIOLATION,
-    }
-)
-
-
-class ProduceRefused(Exception):
-    """A topic refuses records for good: one of `messages`, or any record if there are none."""
-
-    def __init__(self, topic: str, error: KafkaError, messages: Sequence[Output]) -> None:
-        super().__init__(f"{topic}: {error.str()}")
-        self.topic = topic
-        self.error = error
-        self.messages = messages
-
-    @property
-    def is_size(self) -> bool:
-        """Whether the reason is a record's size."""
-        return self.error.code() in (
-            KafkaError.MSG_SIZE_TOO_LARGE,
-            KafkaError.RECORD_LIST_TOO_LARGE,
-        )
 
 
 class Narrow(NamedTuple):

@@ -18,8 +18,9 @@ from ...kafka.targets import Target, find_misfit, missing, too_large
 from ...protocol import Names
 from ...settings import Settings
 from .packed import Decision, Output
+from .refusals import TOPIC_ERRORS, ProduceRefused
 from .targets import Targets
-from .transactional_producer import TOPIC_ERRORS, Narrow, ProduceRefused
+from .transactional_producer import Narrow
 
 logger = logging.getLogger(__name__)
 
