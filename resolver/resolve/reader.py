@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from ..kafka.clients import client_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
+from .read_problems import REBUILD, SEE_BROKER, Problem, Silence, refuse
 
 logger = logging.getLogger(__name__)
 
@@ -24,38 +24,6 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 0.5
 #: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
 _PATIENCE_SECONDS = 120.0
-#: Seconds without a record after which a new client asks; each next client has half as long again.
-#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
-#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
-_ANEW_SECONDS, _GROWTH = 1.0, 1.5
-_REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
-_SEE_BROKER = "see that its broker is up, and start again"
-
-
-class _Problem(NamedTuple):
-    """A cause for which no record comes, and its remedy."""
-
-    cause: str
-    remedy: str
-
-
-#: Problems that another attempt does not heal.
-_REFUSALS = {
-    KafkaError._AUTO_OFFSET_RESET: _Problem(
-        "Kafka deleted records before they were read, so transactions may be lost", _REBUILD
-    ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: _Problem(
-        "a right is missing", "grant the rights of docs/protocol.md, section 9"
-    ),
-    KafkaError.UNKNOWN_TOPIC_OR_PART: _Problem("the topic is gone", "start again"),
-    KafkaError._UNKNOWN_PARTITION: _Problem("the partition is gone", "start again"),
-    **dict.fromkeys(
-        (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG),
-        _Problem(
-            "what is stored there is damaged", "let a replica that is whole lead the partition"
-        ),
-    ),
-}
 
 _Place = tuple[str, int]
 
@@ -86,25 +54,6 @@ class _Reading:
     def of(cls, asked: dict[_Place, Range]) -> _Reading:
         left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
         return cls(left, {place: [] for place in asked})
-
-
-class _Silence:
-    """The time without a record, and the time for the next client to ask."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._step = self._anew_after = _ANEW_SECONDS
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._since
-
-    def is_time_for_another_client(self) -> bool:
-        """Whether the last client has had its time; the next client has half as long again."""
-        if self.seconds() <= self._anew_after:
-            return False
-        self._step *= _GROWTH
-        self._anew_after = self.seconds() + self._step
-        return True
 
 
 class RangeReader:
@@ -181,7 +130,7 @@ class RangeReader:
         except KafkaException as error:
             raise ResolverError(
                 f"where {place} begins is not known: {error}",
-                remedy=_SEE_BROKER,
+                remedy=SEE_BROKER,
             ) from error
         if before.offset < first:
             return  # deleted since then, as old enough
@@ -190,7 +139,7 @@ class RangeReader:
             raise ResolverError(
                 f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
                 "were read, and has others in their place, so transactions may be lost",
-                remedy=_REBUILD,
+                remedy=REBUILD,
             )
 
     def _all_of(self, asked: dict[_Place, Range]) -> _Reading:
@@ -210,21 +159,21 @@ class RangeReader:
         )
 
     def _read(self, reading: _Reading) -> None:
-        silence, error = _Silence(), _Problem("", _SEE_BROKER)
+        silence, error = Silence(), Problem("", SEE_BROKER)
         while reading.left:
             # `consume` waits for the full number: wait for one record, then take those fetched.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
             heard = [self._take(message, reading) for message in messages]
             if None in heard:
-                silence = _Silence()
+                silence = Silence()
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
                 raise self._away(reading, error)
             if reading.left and silence.is_time_for_another_client():
                 self._ask_anew(reading, silence.seconds(), error)
 
-    def _away(self, reading: _Reading, error: _Problem) -> RecordsAway:
+    def _away(self, reading: _Reading, error: Problem) -> RecordsAway:
         (topic, queue), offsets = next(iter(reading.left.items()))
         return RecordsAway(
             queue,
@@ -233,7 +182,7 @@ class RangeReader:
             remedy=error.remedy,
         )
 
-    def _ask_anew(self, reading: _Reading, silent: float, error: _Problem) -> None:
+    def _ask_anew(self, reading: _Reading, silent: float, error: Problem) -> None:
         """Go on with a new client."""
         why = error.cause or "no error was said"
         logger.warning("no records for %.0f s (%s): asking by a new client", silent, why)
@@ -241,11 +190,11 @@ class RangeReader:
         self._consumer = Consumer(self._config)
         self._assign(reading)
 
-    def _take(self, message: Any, reading: _Reading) -> _Problem | None:
+    def _take(self, message: Any, reading: _Reading) -> Problem | None:
         """Take a record or a range's end; return the problem if the message is neither."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            return self._refuse(message)
+            return refuse(message)
         place = (message.topic(), message.partition())
         offsets, offset = reading.left.get(place), message.offset()
         if offsets is None:
@@ -262,28 +211,15 @@ class RangeReader:
         if offset >= offsets.end:
             self._finish(place, reading.left)
         elif error is not None:
-            return _Problem(
+            return Problem(
                 f"It ends at {offset}",
-                f"if it has lost its last records, transactions may be lost: {_REBUILD}",
+                f"if it has lost its last records, transactions may be lost: {REBUILD}",
             )
         return None
 
     def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])
         del left[place]
-
-    def _refuse(self, message: Any) -> _Problem:
-        """Raise an error that another attempt does not heal; return the problem of any other."""
-        error = message.error()
-        refused = _REFUSALS.get(error.code())
-        if refused is not None or error.fatal():
-            cause, remedy = refused or _Problem("the client gave up", "start again")
-            raise ResolverError(
-                f"partition {message.partition()} of {message.topic()} can't be read: "
-                f"{error.str()}: {cause}",
-                remedy=remedy,
-            )
-        return _Problem(str(error.str()), _SEE_BROKER)
 
 
 def _next(offsets: Range, found: list[StoredRecord]) -> int:

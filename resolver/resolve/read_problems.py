@@ -1,0 +1,79 @@
+"""Problems with reading a queue's records, with their remedies, and the time without a record.
+
+`refuse` raises an error where another attempt does not help. Otherwise `reader.py` asks once more.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError
+
+from ..errors import ResolverError
+
+#: Seconds without a record after which a new client asks; each next client has half as long again.
+#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
+#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
+_ANEW_SECONDS, _GROWTH = 1.0, 1.5
+REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
+SEE_BROKER = "see that its broker is up, and start again"
+
+
+class Problem(NamedTuple):
+    """A cause for which no record comes, and its remedy."""
+
+    cause: str
+    remedy: str
+
+
+#: Problems that another attempt does not heal.
+_REFUSALS = {
+    KafkaError._AUTO_OFFSET_RESET: Problem(
+        "Kafka deleted records before they were read, so transactions may be lost", REBUILD
+    ),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: Problem(
+        "a right is missing", "grant the rights of docs/protocol.md, section 9"
+    ),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: Problem("the topic is gone", "start again"),
+    KafkaError._UNKNOWN_PARTITION: Problem("the partition is gone", "start again"),
+    **dict.fromkeys(
+        (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG),
+        Problem(
+            "what is stored there is damaged", "let a replica that is whole lead the partition"
+        ),
+    ),
+}
+
+
+class Silence:
+    """The time without a record, and the time for the next client to ask."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._step = self._anew_after = _ANEW_SECONDS
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+    def is_time_for_another_client(self) -> bool:
+        """Whether the last client has had its time; the next client has half as long again."""
+        if self.seconds() <= self._anew_after:
+            return False
+        self._step *= _GROWTH
+        self._anew_after = self.seconds() + self._step
+        return True
+
+
+def refuse(message: Any) -> Problem:
+    """Raise an error that another attempt does not heal; return the problem of any other."""
+    error = message.error()
+    refused = _REFUSALS.get(error.code())
+    if refused is not None or error.fatal():
+        cause, remedy = refused or Problem("the client gave up", "start again")
+        raise ResolverError(
+            f"partition {message.partition()} of {message.topic()} can't be read: "
+            f"{error.str()}: {cause}",
+            remedy=remedy,
+        )
+    return Problem(str(error.str()), SEE_BROKER)
