@@ -25,9 +25,9 @@ from .errors import (
 from .producer.agent import TransactionAgent
 from .producer.async_producer import AsyncTransactionProducer
 from .producer.async_transaction import AsyncTransaction
+from .producer.end_hooks import TransactionEnd
 from .producer.listener import TransactionListener
 from .producer.message import Message
-from .producer.op_publisher import TransactionEnd
 from .producer.producer import TransactionProducer
 from .producer.transaction import Transaction, TransactionSendResult
 from .protocol import TransactionStatus

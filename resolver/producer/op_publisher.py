@@ -10,58 +10,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import HalfId, TransactionStatus
 from .connection import Connection
+from .end_hooks import EndHook, EndHooks
 from .listener import Answer
 from .message import Message
 from .op_pack import OnStored, Pack, Packer, PackKey
 
-__all__ = ["EndHook", "TransactionEnd"]
-
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionEnd:
-    """An end of a transaction, as end hooks see it.
-
-    Attributes:
-        group: Producer group.
-        message: The message, with its transaction id.
-        transaction_id: The transaction's name.
-        queue: Queue of the half.
-        offset: Offset of the half in its queue.
-        state: The state that the op carries.
-        from_check: True for the agent's answer to a check, False for the application's own end.
-        remark: Reason of an UNKNOWN, if there is one.
-
-    A hook is called after the op was handed over, by the thread that ended the transaction. A hook
-    that fails is logged: it can't change the op.
-
-    Example:
-        ```python
-        hooks = [lambda end: ENDS.labels(end.state.value, end.from_check).inc()]
-        producer = TransactionProducer("orders", servers, listener, end_hooks=hooks)
-        ```
-    """
-
-    group: str
-    message: Message
-    transaction_id: str
-    queue: int
-    offset: int
-    state: TransactionStatus
-    from_check: bool
-    remark: str | None = None
-
-
-#: Function that the ending thread calls after it has handed the op over.
-EndHook = Callable[[TransactionEnd], None]
 
 
 class OpPublisher:
@@ -84,7 +44,7 @@ class OpPublisher:
         self._connection = connection
         self._group = group
         self._topic = op_topic
-        self._hooks = tuple(hooks)
+        self._hooks = EndHooks(group, hooks)
         self._packer = Packer(group, op_max_bytes, op_linger_ms / 1000)
         self._ready: deque[Pack] = deque()
         self._changed = threading.Condition()
@@ -112,13 +72,7 @@ class OpPublisher:
         self, message: Message, half_id: HalfId, answer: Answer, from_check: bool = False
     ) -> None:
         """Show an end that was handed over to the hooks."""
-        if self._hooks:
-            transaction_id = message.transaction_id
-            end = TransactionEnd(
-                self._group, message, transaction_id, *half_id, answer.state, from_check,
-                answer.remark,
-            )  # fmt: skip
-            self._show(end)
+        self._hooks.show(message, half_id, answer, from_check)
 
     def announce(self, queues: int) -> None:
         """Tell the resolver that an agent is there: an op without elements, in each queue."""
@@ -228,12 +182,3 @@ class OpPublisher:
             )
         for on_stored in pack.on_stored:
             on_stored(None if error is None else RuntimeError(str(error)))
-
-    def _show(self, end: TransactionEnd) -> None:
-        for hook in self._hooks:
-            try:
-                hook(end)
-            except BaseException as error:  # a hook only watches; the op is sent already
-                _log.exception("an end hook of group %s failed", self._group)
-                if not end.from_check and not isinstance(error, Exception):
-                    raise  # Ctrl-C in the application's thread; the agent's threads go on

@@ -24,12 +24,13 @@ from .agent.limits import check_whole
 from .agent.outlet import SharedOutlet
 from .client_options import BATCH_BYTES, check_producer_options, client_options
 from .connection import Connection
+from .end_hooks import EndHook
 from .fast import FastLane, FastLimits
 from .half_sender import QueueChoice, Sending, SentHalf
 from .listener import Answer
 from .message import Message
 from .message_rules import MARGIN_BYTES, check_message, check_size
-from .op_publisher import EndHook, OpPublisher
+from .op_publisher import OpPublisher
 from .opening import LAZY, Opened, Opening, check_connect
 from .policy_follower import PolicyFollower
 from .real_topics import Prepared, RealTopics

@@ -19,7 +19,7 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from ..producer.agent import Agent
-from ..producer.op_publisher import TransactionEnd
+from ..producer.end_hooks import TransactionEnd
 
 
 class AgentMetrics:

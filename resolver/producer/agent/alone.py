@@ -8,8 +8,8 @@ from typing import Any
 from ...protocol import Names
 from ...protocol.groups import check_group
 from ..client_options import client_options
+from ..end_hooks import EndHook
 from ..listener import check_listener
-from ..op_publisher import EndHook
 from .agent import Agent
 from .asking import Submits
 from .checks import check_consumer_options

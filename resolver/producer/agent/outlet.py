@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from ...protocol import Names
 from ..connection import Connection
-from ..op_publisher import EndHook, OpPublisher
+from ..end_hooks import EndHook
+from ..op_publisher import OpPublisher
 from ..topic_limits import await_limits
 
 #: Time in seconds after which a wait for the producer looks whether the agent was stopped.
