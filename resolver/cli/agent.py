@@ -13,7 +13,7 @@ from ..broker.signals import until_stopped
 from ..errors import SettingsError
 from ..kafka.clients import servers_of
 from ..producer.agent import TransactionAgent
-from ..producer.listener import load_listener
+from ..producer.agent.listener_path import load_listener
 from ..settings import Settings
 from ..settings.command import load_for_command
 from ..watch.json_log import LogFormat, json_line

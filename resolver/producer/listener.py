@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +12,7 @@ from ..errors import ListenerError, ListenerGone
 from ..protocol import TransactionStatus
 from .message import Message
 
-__all__ = ["TransactionListener", "load_listener"]
+__all__ = ["TransactionListener"]
 
 _log = logging.getLogger(__name__)
 _MAX_REMARK = 500
@@ -189,41 +186,3 @@ def local_transaction(listener: Any, name: str) -> Callable[..., Any]:
 
 def _name(method: Callable[..., Any]) -> str:
     return getattr(method, "__name__", "the listener")
-
-
-def load_listener(path: str) -> Any:
-    """Load `package.module:Class`, as seen from the current folder, and make an instance of it.
-
-    The path may also name a function that returns a listener, or a listener. Raises
-    `ListenerError`.
-    """
-    module_name, _, attribute = path.partition(":")
-    if not module_name or not attribute:
-        raise ListenerError(f"the listener is {path!r}", remedy="give package.module:Class")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module_name)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ListenerError(
-            f"can't load the listener {path!r}: {type(error).__name__}: {error}",
-            remedy="give package.module:Class, importable from here",
-        ) from error
-    except Exception as error:
-        raise _failed(path, f"importing {module_name}", error) from error
-    try:
-        listener = found() if callable(found) else found
-    except Exception as error:
-        raise _failed(path, "making it", error) from error
-    check_listener(listener)
-    return listener
-
-
-def _failed(path: str, doing: str, error: Exception) -> ListenerError:
-    return ListenerError(
-        f"the listener {path!r} was found, and {doing} failed: {type(error).__name__}: {error}. "
-        "It is made without arguments",
-        remedy="see that what it needs is there, such as its database",
-    )

@@ -9,7 +9,7 @@ import pytest
 
 from resolver.errors import ListenerError
 from resolver.producer.agent.check_log import CheckLog
-from resolver.producer.listener import load_listener
+from resolver.producer.agent.listener_path import load_listener
 from resolver.protocol import TransactionStatus
 
 AWAY = ConnectionError("the database is away")

@@ -17,7 +17,7 @@ import pytest
 
 from resolver import errors
 from resolver.errors import RecordsAway, TxResolverError
-from resolver.producer.listener import load_listener
+from resolver.producer.agent.listener_path import load_listener
 
 from .test_layers import OURS
 

@@ -22,8 +22,9 @@ from resolver import (
     TransactionStatus,
     TxResolverError,
 )
+from resolver.producer.agent.listener_path import load_listener
 from resolver.producer.async_listener import ask_in_loop
-from resolver.producer.listener import ask, load_listener
+from resolver.producer.listener import ask
 
 NOWHERE = "127.0.0.1:1"
 
