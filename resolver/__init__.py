@@ -29,7 +29,8 @@ from .producer.end_hooks import TransactionEnd
 from .producer.listener import TransactionListener
 from .producer.message import Message
 from .producer.producer import TransactionProducer
-from .producer.transaction import Transaction, TransactionSendResult
+from .producer.send_result import TransactionSendResult
+from .producer.transaction import Transaction
 from .protocol import TransactionStatus
 
 __all__ = [

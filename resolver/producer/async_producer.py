@@ -19,13 +19,8 @@ from .half_sender import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction
 from .message import Message
 from .producer_base import ProducerBase
-from .transaction import (
-    Transaction,
-    TransactionSendResult,
-    end_unless_commit,
-    ending_all,
-    open_ones,
-)
+from .send_result import TransactionSendResult
+from .transaction import Transaction, end_unless_commit, ending_all, open_ones
 from .verifier import judge
 
 __all__ = ["AsyncTransactionProducer"]

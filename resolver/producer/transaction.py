@@ -1,4 +1,4 @@
-"""A transaction as the application holds it, and its result.
+"""A transaction as the application holds it.
 
 Next station: `op_publisher.py` publishes the end as an op.
 """
@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from ..errors import SendError
 from ..protocol import HalfId, TransactionStatus
@@ -19,45 +18,12 @@ from .fast import FastHalf
 from .listener import Answer, unknown
 from .message import Message
 from .op_publisher import OpPublisher
+from .send_result import TransactionSendResult
 
-__all__ = ["Transaction", "TransactionSendResult"]
+__all__ = ["Transaction"]
 
 _COMMIT = Answer(TransactionStatus.COMMIT_MESSAGE)
 _ROLLBACK = Answer(TransactionStatus.ROLLBACK_MESSAGE)
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionSendResult:
-    """The result of a sent transaction.
-
-    Attributes:
-        transaction_id: The transaction's name.
-        queue: Queue of the half.
-        offset: Offset of the half in its queue.
-        local_transaction_state: The state that the local transaction reported. The resolver decides
-            the outcome, and the first end wins.
-        topic: Real topic of the message.
-        remark: Reason of an UNKNOWN, if there is one.
-
-    Example:
-        ```python
-        result = producer.send_message_in_transaction(Message("orders.placed", b"..."))
-        if result.local_transaction_state is TransactionStatus.UNKNOWN:
-            log.info("%s will be checked: %s", result.half_offset, result.remark)
-        ```
-    """
-
-    transaction_id: str
-    queue: int
-    offset: int
-    local_transaction_state: TransactionStatus
-    topic: str
-    remark: str | None = None
-
-    @property
-    def half_offset(self) -> str:
-        """`queue:offset`, the identity of the transaction."""
-        return str(HalfId(self.queue, self.offset))
 
 
 class Transaction:
