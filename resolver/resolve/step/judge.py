@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
 from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionStatus
-from .checks import expired, unanswered, used_up
-from .decisions import CheckCounts, CheckEvent, Ended
+from .answers import answer, ask_again
+from .decisions import CheckCounts, Ended
 from .fast_ids import FastIds
 from .op_elements import Array, Ends, OpAt
 from .pending import Pending
 from .queue import Queue
+from .refusals import refuse
 from .settings import StepSettings
 from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
 from .waiting import Turns, carried, let_wait, lost
@@ -24,17 +24,6 @@ _CODES = {
     TransactionStatus.ROLLBACK_MESSAGE: ROLLBACK,
 }
 _OUTCOMES = {COMMIT: Outcome.COMMIT, ROLLBACK: Outcome.ROLLBACK}
-_ANSWERS = {NONE: CheckEvent.UNKNOWN, COMMIT: CheckEvent.COMMIT, ROLLBACK: CheckEvent.ROLLBACK}
-_ERRORS = {
-    QuarantineReason.UNKNOWN_HALF: "no half at offset {half} of this queue is pending or settled",
-    QuarantineReason.GROUP_MISMATCH: "group {group!r} is not the group of the half at {half}",
-    QuarantineReason.TRANSACTION_MISMATCH: "{id!r} is not the transaction id of the half at {half}",
-    QuarantineReason.LATE_END: "stored after the immunity of the half at {half}; a check decides",
-    QuarantineReason.CONFLICTING_END: "the half at {half} has ended otherwise, or may have by "
-    "an op that is lost: then an operator decides",
-    QuarantineReason.DELIVERED_TWICE: "the producer has delivered the message of the half at "
-    "{half}, which has ended otherwise or has no FAST",
-}
 #: Winner's place for a half that no end ends: behind all places.
 _NEVER = np.iinfo(np.int64).max
 
@@ -79,9 +68,9 @@ def judge(
     # An end that was to wait met a pending half, although a delivered op has overtaken it.
     met = before | (on_pending & turns.overtaken)
     answering = met & faults.none & ends.each(lambda at: at.op.from_check, np.bool_)
-    answers, returned = _answer(pending, row[answering], state[answering])
+    answers, returned = answer(pending, row[answering], state[answering])
     asking = before & faults.none & (state == NONE) & ends.each(_is_operators, np.bool_)
-    _ask_again(ends.take(asking), row[asking], pending, queue, settings)
+    ask_again(ends.take(asking), row[asking], pending, queue, settings)
 
     code = state | delivered * np.uint8(FAST)
     known = np.zeros(len(ends), np.uint8)
@@ -94,7 +83,7 @@ def judge(
     ended = _ended(ends.take(winners), row[winners], delivered[winners], pending, queue)
     settled.settle(ends.half[winners], code[winners])
     pending.end(row[winners])
-    refused = _refused(ends, reasons, settings, queue)
+    refused = refuse(ends, reasons, settings, queue)
     return Judged(ended, refused, int(repeated.sum()), answers, returned)
 
 
@@ -189,41 +178,6 @@ def _first_of_each_row(valid: Array, row: Array, rows: int) -> tuple[Array, Arra
     return winners, winner_of_row
 
 
-def _answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, list[str]]:
-    """Take the first answer of each row that has an unanswered check; count them by state.
-
-    Return the groups too of which an earlier check of the row had stayed unanswered.
-    """
-    asked = pending.rows["asked"][rows]
-    answered, first = np.unique(rows[asked], return_index=True)
-    had_to_wait = unanswered(pending.rows["streak"][answered]) > 0
-    returned = pending.groups[answered[had_to_wait]].tolist()
-    pending.rows["answered"][answered] += 1
-    pending.rows["asked"][answered] = False
-    pending.rows["streak"][answered] = 0
-    pending.changed[answered] = True
-    said = (_ANSWERS[state] for state in states[asked][first].tolist())
-    counts = Counter(zip(pending.groups[answered].tolist(), said, strict=True))
-    return counts, returned
-
-
-def _ask_again(
-    ends: Ends, rows: Array, pending: Pending, queue: Queue, settings: StepSettings
-) -> None:
-    """End the wait for the next check of rows about which an operator asks.
-
-    Their immunity stays, and so does the wait for an answer after which they are given up.
-    """
-    asked = pending.rows[rows]
-    waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, queue, settings)
-    rows = rows[waits]
-    # The watermark will be this op's stored_at or later: then the row is due in this batch.
-    due = ends.each(lambda at: at.stored_at_ms, np.int64)[waits] - 1
-    np.minimum.at(pending.rows["deadline"], rows, due)
-    pending.rows["streak"][rows] = 0
-    pending.changed[rows] = True
-
-
 def _is_operators(at: OpAt) -> bool:
     return at.op.actor is not None
 
@@ -257,18 +211,3 @@ def _source(at: OpAt) -> Source:
     if _is_operators(at):
         return Source.OPERATOR
     return Source.CHECK if at.op.from_check else Source.END
-
-
-def _refused(
-    ends: Ends,
-    reasons: dict[QuarantineReason, Array],
-    settings: StepSettings,
-    queue: Queue,
-) -> list[Refused]:
-    """Return the refused elements, in their order."""
-    topic = f"{settings.topic_prefix}op"
-    placed: list[tuple[int, Refused]] = []
-    for reason, where in reasons.items():
-        refused = ends.take(where).refused(reason, _ERRORS[reason], topic, queue.number)
-        placed += zip(np.flatnonzero(where).tolist(), refused, strict=True)
-    return [refused for _, refused in sorted(placed, key=lambda entry: entry[0])]

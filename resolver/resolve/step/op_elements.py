@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import Element, Op, QuarantineReason, Refused
+from ...protocol import Op
 
 Array = npt.NDArray[Any]
 
@@ -73,18 +73,3 @@ class Ends:
         values = np.empty(len(self.ops), dtype)
         values[:] = [of_op(at) for at in self.ops]
         return values[self.op]
-
-    def refused(
-        self, reason: QuarantineReason, error: str, topic: str, queue: int
-    ) -> list[Refused]:
-        """Refuse all elements; `error` may contain {half}, {id} and {group}."""
-        refused = []
-        columns = (self.op, self.position, self.half, self.ids)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for op, position, half, transaction_id in rows:
-            at = self.ops[op]
-            said = error.format(half=half, id=transaction_id, group=at.op.group)
-            value = at.op.about(Element(position, half, transaction_id)).to_value()
-            source = f"{topic}:{queue}:{at.offset}"
-            refused.append(Refused(source, position, reason, said, None, value, []))
-        return refused

@@ -72,13 +72,13 @@ MUTATIONS = [
         "halves without an immunity of their own refuse late ends too",
     ),
     Change(
-        "judge.py",
+        "answers.py",
         '(asked["checks"] > 0) & ~used_up(asked, settings)',
         "~used_up(asked, settings)",
         "an operator's question comes within the immunity",
     ),
     Change(
-        "judge.py",
+        "answers.py",
         "~used_up(asked, settings) & ~expired(asked, queue, settings)",
         "True",
         "an operator's question has a half given up before its answer was waited for",
@@ -90,7 +90,7 @@ MUTATIONS = [
         "an agent's announcement does nothing",
     ),
     Change(
-        "judge.py",
+        "answers.py",
         'unanswered(pending.rows["streak"][answered]) > 0',
         'unanswered(pending.rows["streak"][answered]) > 99',
         "a group that answers again waits for its other checks all the same",
@@ -228,13 +228,13 @@ MUTATIONS = [
         "unanswered checks do not go out together",
     ),
     Change(
-        "judge.py",
+        "answers.py",
         'pending.rows["streak"][answered] = 0',
         "pass",
         "an answer does not end the backing off",
     ),
     Change(
-        "judge.py",
+        "answers.py",
         'asked = pending.rows["asked"][rows]',
         "asked = np.ones(len(rows), np.bool_)",
         "an answer to no check counts",

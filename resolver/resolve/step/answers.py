@@ -1,0 +1,52 @@
+"""Answers to checks, and the questions of operators: what they change in pending halves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from .checks import expired, unanswered, used_up
+from .decisions import CheckCounts, CheckEvent
+from .op_elements import Array, Ends
+from .pending import Pending
+from .queue import Queue
+from .settings import StepSettings
+from .settled import COMMIT, NONE, ROLLBACK
+
+_ANSWERS = {NONE: CheckEvent.UNKNOWN, COMMIT: CheckEvent.COMMIT, ROLLBACK: CheckEvent.ROLLBACK}
+
+
+def answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, list[str]]:
+    """Take the first answer of each row that has an unanswered check; count them by state.
+
+    Return the groups too of which an earlier check of the row had stayed unanswered.
+    """
+    asked = pending.rows["asked"][rows]
+    answered, first = np.unique(rows[asked], return_index=True)
+    had_to_wait = unanswered(pending.rows["streak"][answered]) > 0
+    returned = pending.groups[answered[had_to_wait]].tolist()
+    pending.rows["answered"][answered] += 1
+    pending.rows["asked"][answered] = False
+    pending.rows["streak"][answered] = 0
+    pending.changed[answered] = True
+    said = (_ANSWERS[state] for state in states[asked][first].tolist())
+    counts = Counter(zip(pending.groups[answered].tolist(), said, strict=True))
+    return counts, returned
+
+
+def ask_again(
+    ends: Ends, rows: Array, pending: Pending, queue: Queue, settings: StepSettings
+) -> None:
+    """End the wait for the next check of rows about which an operator asks.
+
+    Their immunity stays, and so does the wait for an answer after which they are given up.
+    """
+    asked = pending.rows[rows]
+    waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, queue, settings)
+    rows = rows[waits]
+    # The watermark will be this op's stored_at or later: then the row is due in this batch.
+    due = ends.each(lambda at: at.stored_at_ms, np.int64)[waits] - 1
+    np.minimum.at(pending.rows["deadline"], rows, due)
+    pending.rows["streak"][rows] = 0
+    pending.changed[rows] = True

@@ -1,0 +1,52 @@
+"""Refused elements of ops, each with its reason, for the quarantine topic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...protocol import Element, QuarantineReason, Refused
+from .op_elements import Array, Ends
+from .queue import Queue
+from .settings import StepSettings
+
+_ERRORS = {
+    QuarantineReason.UNKNOWN_HALF: "no half at offset {half} of this queue is pending or settled",
+    QuarantineReason.GROUP_MISMATCH: "group {group!r} is not the group of the half at {half}",
+    QuarantineReason.TRANSACTION_MISMATCH: "{id!r} is not the transaction id of the half at {half}",
+    QuarantineReason.LATE_END: "stored after the immunity of the half at {half}; a check decides",
+    QuarantineReason.CONFLICTING_END: "the half at {half} has ended otherwise, or may have by "
+    "an op that is lost: then an operator decides",
+    QuarantineReason.DELIVERED_TWICE: "the producer has delivered the message of the half at "
+    "{half}, which has ended otherwise or has no FAST",
+}
+
+
+def refuse(
+    ends: Ends,
+    reasons: dict[QuarantineReason, Array],
+    settings: StepSettings,
+    queue: Queue,
+) -> list[Refused]:
+    """Return the refused elements, in their order."""
+    topic = f"{settings.topic_prefix}op"
+    placed: list[tuple[int, Refused]] = []
+    for reason, where in reasons.items():
+        refused = _refused(ends.take(where), reason, _ERRORS[reason], topic, queue.number)
+        placed += zip(np.flatnonzero(where).tolist(), refused, strict=True)
+    return [refused for _, refused in sorted(placed, key=lambda entry: entry[0])]
+
+
+def _refused(
+    ends: Ends, reason: QuarantineReason, error: str, topic: str, queue: int
+) -> list[Refused]:
+    """Refuse all elements; `error` may contain {half}, {id} and {group}."""
+    refused = []
+    columns = (ends.op, ends.position, ends.half, ends.ids)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for op, position, half, transaction_id in rows:
+        at = ends.ops[op]
+        said = error.format(half=half, id=transaction_id, group=at.op.group)
+        value = at.op.about(Element(position, half, transaction_id)).to_value()
+        source = f"{topic}:{queue}:{at.offset}"
+        refused.append(Refused(source, position, reason, said, None, value, []))
+    return refused
