@@ -21,6 +21,9 @@ from ..protocol import Half, HalfId, Record
 from ..protocol.partitioner import partition_of
 from .connection import Connection
 
+#: A half, and its record in the half topic.
+Prepared = tuple[Half, Record]
+
 #: Time in seconds to wait for room in librdkafka's queue before trying again.
 ROOM_SECONDS = 0.005
 #: Number of halves without a key in a row that go to one queue: one op can end them together.
@@ -70,7 +73,7 @@ class Sending:
     def __init__(
         self,
         connection: Connection,
-        prepared: Sequence[tuple[Half, Record]],
+        prepared: Sequence[Prepared],
         on_answered: Callable[[], object],
         on_late: Callable[[SentHalf], None],
     ) -> None:

@@ -26,14 +26,14 @@ from .client_options import BATCH_BYTES, check_producer_options, client_options
 from .connection import Connection
 from .end_hooks import EndHook
 from .fast import FastLane, FastLimits
-from .half_sender import QueueChoice, Sending, SentHalf
+from .half_sender import Prepared, QueueChoice, Sending, SentHalf
 from .listener import Answer
 from .message import Message
 from .message_rules import MARGIN_BYTES, check_message, check_size
 from .op_publisher import OpPublisher
 from .opening import LAZY, Opened, Opening, check_connect
 from .policy_follower import PolicyFollower
-from .real_topics import Prepared, RealTopics
+from .real_topics import RealTopics
 from .topic_limits import TopicLimits
 from .transaction import Transaction
 from .verifier import Verifier, is_verifying

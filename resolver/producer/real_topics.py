@@ -37,12 +37,10 @@ from ..kafka.targets import (
 )
 from ..protocol import Half, HalfAt, Record, commit_record
 from ..protocol.names import MAX_OFFSET
+from .half_sender import Prepared
 from .topic_limits import admin_of
 
 _log = logging.getLogger(__name__)
-
-#: A half, and its record in the half topic.
-Prepared = tuple[Half, Record]
 
 _REFUSALS: dict[Obstacle, tuple[type[MessageRefused], str]] = {
     Obstacle.MISSING: (

@@ -16,7 +16,8 @@ from .queue import Queue
 from .refusals import refuse
 from .settings import StepSettings
 from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
-from .waiting import Turns, carried, let_wait, lost
+from .turns import Turns
+from .waiting import carried, let_wait, lost
 
 _CODES = {
     TransactionStatus.UNKNOWN: NONE,

@@ -7,7 +7,6 @@ by columns, in `judge.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,33 +15,10 @@ from .fast_ids import NEVER, FastIds
 from .op_elements import Array, Ends, OpAt
 from .pending import Pending
 from .settings import StepSettings
+from .turns import Turns
 
 #: The place of no end.
 _NONE = -1
-
-
-@dataclass
-class Turns:
-    """Elements by their places, and what decides whose turn it is to end a half.
-
-    - `valid`: ends that count when their turn comes.
-    - `gives_up`: the producer gives up to commit the half fast.
-    - `delivered`: the turn of these comes at once.
-    - `at_once`: the turn of these comes at once unless an end waits already.
-    - `winners`: the places of the ends that end their halves, in order.
-    - `after`: the place of the end after which an element is judged; -1 if it meets a pending half.
-    - `overtaken`: ends that were to wait, and whose half a delivered op behind them has ended.
-    """
-
-    ends: Ends
-    row: Array
-    valid: Array
-    gives_up: Array
-    delivered: Array
-    at_once: Array
-    winners: Array
-    after: Array
-    overtaken: Array
 
 
 def carried(ends: Ends, pending: Pending, fast_ids: FastIds) -> list[OpAt]:
