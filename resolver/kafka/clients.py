@@ -11,7 +11,7 @@ from ..settings import Settings
 from ..settings.java_options import java_options
 
 __all__ = [
-    "PROMPT",
+    "PROMPT_OPTIONS",
     "WHOLE_BYTES",
     "admin_client",
     "client_config",
@@ -26,7 +26,7 @@ WHOLE_BYTES = 50_000_000
 #: Options by which a client comes back soon after a lost connection. By default librdkafka forgets
 #: the broker if it was the last one, and goes on waiting for it as a coordinator (librdkafka's
 #: issue 5456). By default it also waits up to 10 s before it connects again.
-PROMPT = {
+PROMPT_OPTIONS = {
     "metadata.recovery.strategy": "none",
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,

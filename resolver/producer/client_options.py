@@ -1,4 +1,7 @@
-"""Builds the options of Kafka clients: those of an application, and those that it may not set."""
+"""Options of an application's Kafka clients, and producers made with them.
+
+What the application gives is checked. Defaults come beside it, and what must hold wins over it.
+"""
 
 from __future__ import annotations
 

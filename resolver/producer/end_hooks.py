@@ -63,7 +63,7 @@ class EndHooks:
     def show(
         self, message: Message, half_id: HalfId, answer: Answer, from_check: bool = False
     ) -> None:
-        """Show an end that was handed over to the hooks."""
+        """Show the hooks an end whose op was handed over."""
         if self._hooks:
             transaction_id = message.transaction_id
             end = TransactionEnd(

@@ -23,7 +23,6 @@ from .connection import Connection
 
 #: A half, and its record in the half topic.
 Prepared = tuple[Half, Record]
-
 #: Time in seconds to wait for room in librdkafka's queue before trying again.
 ROOM_SECONDS = 0.005
 #: Number of halves without a key in a row that go to one queue: one op can end them together.

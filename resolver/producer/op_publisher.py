@@ -44,7 +44,7 @@ class OpPublisher:
         self._connection = connection
         self._group = group
         self._topic = op_topic
-        self._hooks = EndHooks(group, hooks)
+        self.hooks = EndHooks(group, hooks)
         self._packer = Packer(group, op_max_bytes, op_linger_ms / 1000)
         self._ready: deque[Pack] = deque()
         self._changed = threading.Condition()
@@ -66,13 +66,7 @@ class OpPublisher:
     ) -> None:
         """Send the op without waiting for it, and show it to the hooks."""
         self.send(message, half_id, answer, from_check, on_stored)
-        self.show(message, half_id, answer, from_check)
-
-    def show(
-        self, message: Message, half_id: HalfId, answer: Answer, from_check: bool = False
-    ) -> None:
-        """Show an end that was handed over to the hooks."""
-        self._hooks.show(message, half_id, answer, from_check)
+        self.hooks.show(message, half_id, answer, from_check)
 
     def announce(self, queues: int) -> None:
         """Tell the resolver that an agent is there: an op without elements, in each queue."""

@@ -1,4 +1,4 @@
-"""Hands a decided batch to delivery and the driver's threads: `foreachBatch` calls it.
+"""`foreachBatch` calls `HandOver`: a decided batch goes to delivery, and to the driver's threads.
 
 Next station: `delivery/delivery.py` writes the decisions.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class HandOver:
-    """Delivers each batch, then tells the driver's threads what its rows say besides."""
+    """Delivers each batch; then passes wake-up times, fences, revocations and figures on."""
 
     def __init__(
         self,

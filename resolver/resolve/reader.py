@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from ..kafka.clients import client_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
-from .read_problems import REBUILD, SEE_BROKER, Problem, Silence, refuse
+from .read_problems import REBUILD, SEE_BROKER, Problem, problem_of
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,10 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 0.5
 #: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
 _PATIENCE_SECONDS = 120.0
+#: Seconds without a record after which a new client asks; each next client has half as long again.
+#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
+#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
+_ANEW_SECONDS, _GROWTH = 1.0, 1.5
 
 _Place = tuple[str, int]
 
@@ -54,6 +59,25 @@ class _Reading:
     def of(cls, asked: dict[_Place, Range]) -> _Reading:
         left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
         return cls(left, {place: [] for place in asked})
+
+
+class _Silence:
+    """The time without a record, and the time for the next client to ask."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._step = self._anew_after = _ANEW_SECONDS
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+    def is_time_for_another_client(self) -> bool:
+        """Whether the last client has had its time; the next client has half as long again."""
+        if self.seconds() <= self._anew_after:
+            return False
+        self._step *= _GROWTH
+        self._anew_after = self.seconds() + self._step
+        return True
 
 
 class RangeReader:
@@ -159,14 +183,14 @@ class RangeReader:
         )
 
     def _read(self, reading: _Reading) -> None:
-        silence, error = Silence(), Problem("", SEE_BROKER)
+        silence, error = _Silence(), Problem("", SEE_BROKER)
         while reading.left:
             # `consume` waits for the full number: wait for one record, then take those fetched.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
             heard = [self._take(message, reading) for message in messages]
             if None in heard:
-                silence = Silence()
+                silence = _Silence()
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
                 raise self._away(reading, error)
@@ -194,7 +218,7 @@ class RangeReader:
         """Take a record or a range's end; return the problem if the message is neither."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            return refuse(message)
+            return problem_of(message)
         place = (message.topic(), message.partition())
         offsets, offset = reading.left.get(place), message.offset()
         if offsets is None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..errors import TxResolverError
-from ..kafka.clients import PROMPT, client_config
+from ..kafka.clients import PROMPT_OPTIONS, client_config
 from ..protocol import Names, revoked_record
 from ..settings import Settings
 from .plain_producer import PlainProducer
@@ -179,7 +179,7 @@ class Revoker(VitalThread):
 
     def _config(self, fast_id: str) -> dict[str, object]:
         ours = {
-            **PROMPT,
+            **PROMPT_OPTIONS,
             "transactional.id": fast_id,
             "transaction.timeout.ms": _TRANSACTION_MS,
             # librdkafka takes neither for longer than the transaction, whatever [kafka] says.

@@ -1,4 +1,4 @@
-"""Loads the listener that the command `txresolver agent` names by its path in Python."""
+"""Loads a listener by its path in Python, for the command `txresolver agent`."""
 
 from __future__ import annotations
 

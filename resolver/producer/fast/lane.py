@@ -134,7 +134,7 @@ class FastLane:
             else:
                 # Within the lock: commits that go the slow way keep their order.
                 self._send_op(half, answer)
-        self._publisher.show(half.message, half.sent.half_id, answer)
+        self._publisher.hooks.show(half.message, half.sent.half_id, answer)
 
     def close(self, timeout: float) -> None:
         """Write the commits that wait; what is left after `timeout` seconds goes the slow way."""

@@ -33,7 +33,7 @@ from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
 from .notices import Notices
 from .packed import Decision, Output, as_output, unpack
 from .parking import Parking
-from .refusals import ProduceRefused
+from .produce_errors import ProduceRefused
 from .spans import Spans
 from .stalls import Stalled
 from .targets import Targets

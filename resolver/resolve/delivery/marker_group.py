@@ -16,7 +16,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ...errors import MarkerMismatch
-from ...kafka.clients import PROMPT, client_config
+from ...kafka.clients import PROMPT_OPTIONS, client_config
 from ...protocol import Names
 from ...settings import Settings
 from .marker import KNOWS_FAST, Marker
@@ -55,7 +55,7 @@ class MarkerGroup:
 
     def _connected(self, isolation: str = "read_committed") -> Consumer:
         ours = {
-            **PROMPT,
+            **PROMPT_OPTIONS,
             "group.id": self._name,
             "group.instance.id": _MEMBER,
             "group.protocol": "classic",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ...kafka.clients import PROMPT, client_config
+from ...kafka.clients import PROMPT_OPTIONS, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
 from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
@@ -28,7 +28,7 @@ from .generation import Patience, init_transactions
 from .marker import Marker
 from .marker_group import MarkerGroup
 from .packed import Output
-from .refusals import MESSAGE_ERRORS, TOPIC_ERRORS, ProduceRefused
+from .produce_errors import MESSAGE_ERRORS, TOPIC_ERRORS, ProduceRefused
 from .stalls import Stalled
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class TransactionalProducer:
         self._bytes: Counter[str] = Counter()
         ours: dict[str, Any] = {
             **RETRY_OPTIONS,
-            **PROMPT,
+            **PROMPT_OPTIONS,
             "transactional.id": Names(settings.topic_prefix).transactional_id(generation),
             "transaction.timeout.ms": settings.kafka_transaction_timeout_ms,
             "enable.idempotence": True,

@@ -18,7 +18,7 @@ from ...kafka.targets import Target, find_misfit, missing, too_large
 from ...protocol import Names
 from ...settings import Settings
 from .packed import Decision, Output
-from .refusals import TOPIC_ERRORS, ProduceRefused
+from .produce_errors import TOPIC_ERRORS, ProduceRefused
 from .targets import Targets
 from .transactional_producer import Narrow
 

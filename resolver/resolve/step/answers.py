@@ -1,4 +1,4 @@
-"""Answers to checks, and the questions of operators: what they change in pending halves."""
+"""Applies answers to checks, and the questions of operators, to pending halves."""
 
 from __future__ import annotations
 

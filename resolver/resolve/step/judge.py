@@ -1,4 +1,7 @@
-"""The judgement on each end: a half's first valid end wins."""
+"""The judgement on each end: a half's first valid end wins.
+
+`answers.py` has what an answer to a check changes, `refusals.py` what goes to quarantine.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,12 @@ from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionS
 from .answers import answer, ask_again
 from .decisions import CheckCounts, Ended
 from .fast_ids import FastIds
-from .op_elements import Array, Ends, OpAt
+from .op_elements import Array, Ends, OpAt, Turns
 from .pending import Pending
 from .queue import Queue
 from .refusals import refuse
 from .settings import StepSettings
 from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
-from .turns import Turns
 from .waiting import carried, let_wait, lost
 
 _CODES = {

@@ -4,8 +4,8 @@ It has no clock and no Spark inside: the same state and input give the same deci
 
 In the order of a batch: `intake.py` decodes the records, `pending.py` has the halves, `judge.py`
 judges the ends, `settled.py` keeps the outcomes, `checks.py` asks and gives up. Only fast halves
-need the rest: `fast_ids.py` knows which ids are revoked; `waiting.py` has the ends that wait for
-that, and `holding.py` the checks. Next station:
+need these: `fast_ids.py` knows which ids are revoked; `waiting.py` has the ends that wait for that,
+and `holding.py` the checks. Next station:
 `resolver/resolve/delivery/packed.py` makes records of the decisions.
 """
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from .fast_halves import WaitingEnd
 from .fast_ids import NEVER, FastIds
-from .op_elements import Array, Ends, OpAt
+from .op_elements import Array, Ends, OpAt, Turns
 from .pending import Pending
 from .settings import StepSettings
-from .turns import Turns
 
 #: The place of no end.
 _NONE = -1

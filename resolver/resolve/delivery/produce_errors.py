@@ -1,4 +1,4 @@
-"""Kafka's refusals of records that another attempt does not heal."""
+"""Errors by which Kafka refuses a record, or a whole topic, for good."""
 
 from __future__ import annotations
 
