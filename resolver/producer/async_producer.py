@@ -217,11 +217,11 @@ class AsyncTransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             await asyncio.wait([asyncio.wrap_future(opened)], timeout=seconds)
-        prepared = self._prepared(messages)
-        for asked, seconds in self._questions(prepared, deadline):
+        prepared = self._connected.prepared(messages)
+        for asked, seconds in self._connected.questions(prepared, deadline):
             await asyncio.wait([asyncio.wrap_future(asked)], timeout=seconds)
         arrived = loop.create_future()
-        sending = self._sending(prepared, partial(_wake_in, loop, arrived))
+        sending = self._connected.sending(prepared, partial(_wake_in, loop, arrived))
         try:
             while not sending.hand_over(deadline):
                 await asyncio.sleep(ROOM_SECONDS)

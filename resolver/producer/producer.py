@@ -1,7 +1,7 @@
 """`TransactionProducer`: half, local transaction, op.
 
-The way of a message begins here. Next stations: `producer_base.py` makes its half, `half_sender.py`
-stores the half, then `transaction.py` ends it.
+The way of a message begins here. Next stations: `connected_producer.py` makes its half,
+`half_sender.py` stores the half, then `transaction.py` ends it.
 """
 
 from __future__ import annotations
@@ -211,13 +211,13 @@ class TransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             wait([opened], seconds)
-        prepared = self._prepared(messages)
-        for asked, seconds in self._questions(prepared, deadline):
+        prepared = self._connected.prepared(messages)
+        for asked, seconds in self._connected.questions(prepared, deadline):
             wait([asked], seconds)
         # Wait on a bare lock, the cheapest kind. The last acknowledgement releases it.
         arrived = threading.Lock()
         arrived.acquire()
-        sending = self._sending(prepared, arrived.release)
+        sending = self._connected.sending(prepared, arrived.release)
         try:
             while not sending.hand_over(deadline):
                 time.sleep(ROOM_SECONDS)

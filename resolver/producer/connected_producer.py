@@ -1,0 +1,199 @@
+"""A connected producer: it makes halves of messages, and begins their transactions.
+
+`TransactionProducer` and `AsyncTransactionProducer` wait, each in its way. Next station:
+`half_sender.py` stores the halves that are made here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..errors import SettingsError
+from ..protocol import Names, TransactionStatus
+from .agent.limits import check_whole
+from .client_options import BATCH_BYTES
+from .connection import Connection
+from .end_hooks import EndHook
+from .fast import FastLane, FastLimits
+from .half_sender import Prepared, QueueChoice, Sending, SentHalf
+from .listener import Answer
+from .message import Message
+from .message_rules import MARGIN_BYTES, check_message, check_size
+from .op_publisher import OpPublisher
+from .policy_follower import PolicyFollower
+from .real_topics import RealTopics
+from .topic_limits import TopicLimits
+from .transaction import Transaction
+
+_log = logging.getLogger(__name__)
+_NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "stored after its sender gave up")
+T = TypeVar("T", bound=Transaction)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerSettings:
+    """Arguments of a producer that its clients need; raises `SettingsError`.
+
+    `options` are librdkafka's, and may hold secrets.
+    """
+
+    group: str
+    names: Names
+    options: Mapping[str, Any]
+    send_timeout_ms: int
+    check_real_topics: bool
+    real_topic_cache_ms: int
+    op_max_bytes: int
+    op_linger_ms: int
+    end_hooks: tuple[EndHook, ...]
+    fast: bool
+    fast_linger_ms: int
+    fast_immunity_ms: int
+
+    def __post_init__(self) -> None:
+        check_whole("send_timeout_ms", self.send_timeout_ms, 1)
+        check_whole("real_topic_cache_ms", self.real_topic_cache_ms, 0)
+        check_whole("op_max_bytes", self.op_max_bytes, 1)
+        check_whole("op_linger_ms", self.op_linger_ms, 0)
+        check_whole("fast_linger_ms", self.fast_linger_ms, 0)
+        check_whole("fast_immunity_ms", self.fast_immunity_ms, 1)
+        if not isinstance(self.fast, bool):
+            raise SettingsError(f"fast is {self.fast!r}", remedy="give True or False")
+
+
+class ConnectedProducer:
+    """The clients of one producer, and what it does with them; threads may share it."""
+
+    def __init__(self, settings: ProducerSettings, limits: TopicLimits) -> None:
+        group, names, options = settings.group, settings.names, settings.options
+        self._group = group
+        self._names = names
+        self._timeout = settings.send_timeout_ms / 1000
+        self._half_max_bytes = limits.half_max_bytes
+        self._choice = QueueChoice(limits.queues, one_queue=settings.fast)
+        batch_bytes = min(limits.half_max_bytes, limits.op_max_bytes)
+        self._connection = Connection(options, group, batch_bytes)
+        self._policy = PolicyFollower(options, group, names.policy)
+        self._policy.read(self._timeout)
+        self._connection.do_beside(self._policy.look)
+        self._real_topics: RealTopics | None = None
+        if settings.check_real_topics:
+            cache_seconds = settings.real_topic_cache_ms / 1000
+            self._real_topics = RealTopics(options, group, cache_seconds, limits.half_max_bytes)
+        packing = (settings.op_max_bytes, settings.op_linger_ms)
+        self.publisher = OpPublisher(
+            self._connection, group, names.op, *packing, settings.end_hooks
+        )
+        self._fast_lane: FastLane | None = None
+        if settings.fast:
+            fast_limits = FastLimits(
+                linger=settings.fast_linger_ms / 1000,
+                immunity=settings.fast_immunity_ms / 1000,
+                batch_bytes=min(batch_bytes, BATCH_BYTES),
+                op_bytes=limits.op_max_bytes - MARGIN_BYTES,
+            )
+            self._fast_lane = FastLane(options, group, names, fast_limits, self.publisher)
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a fork, which must not be used."""
+        return self._connection.forked
+
+    def wait_fast(self, timeout: float) -> None:
+        """Wait until commits can be fast, up to `timeout` seconds; return at once if none are."""
+        if self._fast_lane is not None:
+            self._fast_lane.wait_ready(timeout)
+
+    def prepared(self, messages: Iterable[Message]) -> list[Prepared]:
+        """Make halves of messages; if one raises `MessageRefused`, none is stored."""
+        return [self._prepare(message) for message in messages]
+
+    def _prepare(self, message: Message) -> Prepared:
+        check_message(message, self._names.prefix)
+        half = message.to_half(self._group, _new_transaction_id(), time.time_ns() // 1_000_000)
+        self._policy.check(half)
+        if self._fast_lane is not None:
+            half = self._fast_lane.name(half)
+        record = half.to_record(self._names.half, self._choice.queue_of(message.order))
+        check_size(half, record.headers, self._half_max_bytes)
+        return half, record
+
+    def questions(
+        self, prepared: list[Prepared], deadline: float
+    ) -> Iterator[tuple[Future[None], float]]:
+        """Yield questions about real topics: the caller waits for each, for so many seconds.
+
+        There are mostly none. Raises `MessageRefused` for a message that does not fit its topic.
+        """
+        topics = self._real_topics
+        since = time.monotonic()
+        if topics is None or not (doubted := topics.doubted(prepared, since)):
+            return
+        # Leave time for the half: where no broker answers, messages are not checked.
+        until = (since + deadline) / 2
+        while doubted and (seconds := until - time.monotonic()) > 0:
+            self._connection.check_usable()
+            asked = topics.look_up(doubted, until)
+            yield asked, seconds
+            if asked.done():
+                asked.result()  # raises what stopped the question
+            doubted = topics.doubted(prepared, since)
+        topics.check(prepared, since)
+
+    def sending(self, prepared: list[Prepared], on_answered: Callable[[], object]) -> Sending:
+        """Return the sending of these halves; `on_answered` is called when Kafka has answered."""
+        return Sending(self._connection, prepared, on_answered, self._roll_back)
+
+    def begun(
+        self, sending: Sending, kind: Callable[..., T], confirm: Callable[[Message], None] | None
+    ) -> list[T]:
+        """Return a transaction of this `kind` for each half; raises `HalfNotAcknowledged`.
+
+        `confirm` raises where a commit must not be sent.
+        """
+        lane = self._fast_lane
+        begun = []
+        for sent in sending.stored():
+            message = _message_of(sent)
+            fast = None if lane is None else lane.begin(sent, message)
+            begun.append(kind(self.publisher, message, sent.half_id, confirm, fast, self._timeout))
+        return begun
+
+    def _roll_back(self, sent: SentHalf) -> None:
+        """End a half whose local transaction will not run."""
+        self.publisher.end(_message_of(sent), sent.half_id, _NOT_RUN)
+
+    def close(self, timeout: float) -> None:
+        """Send the remaining records, and wait up to `timeout` seconds for them."""
+        deadline = time.monotonic() + timeout
+        # Flush halves first: a half that is stored late needs a rollback.
+        self._connection.flush(timeout)
+        if self._fast_lane is not None:
+            self._fast_lane.close(max(0.0, deadline - time.monotonic()))
+        self.publisher.close(max(0.0, deadline - time.monotonic()))
+        left = self._connection.close(deadline - time.monotonic())
+        self._policy.close()
+        if left:
+            _log.warning(
+                "group %s closed with %d records not acknowledged within %g s; checks repair it",
+                self._group,
+                left,
+                timeout,
+            )
+
+
+def _message_of(sent: SentHalf) -> Message:
+    return Message.of_half(sent.half, sent.half_id)
+
+
+def _new_transaction_id() -> str:
+    """Return a random UUID of version 4, at a quarter of the cost of `str(uuid.uuid4())`."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
