@@ -3,8 +3,9 @@
 docs/protocol.md describes them.
 """
 
-from .check import Check, decode_check
+from .check import Check, check_record, decode_check
 from .claim import Act, Claim, decode_claim
+from .discarded import DiscardReason, discarded_record
 from .fence import (
     decode_half_fence,
     fence_record,
@@ -14,23 +15,21 @@ from .fence import (
 )
 from .half import Half, HalfId, decode_half
 from .names import Names, legal_group, legal_topic
-from .op import Element, Op, TransactionStatus, decode_op
+from .op import Element, Op, decode_op
 from .outputs import (
     FAST_DELIVERY,
-    DiscardReason,
     HalfAt,
     Outcome,
     Resolution,
     Source,
-    check_record,
     commit_record,
     decode_resolution,
-    discarded_record,
 )
 from .parked import Release, decode_parked, parked_record, release_record
 from .record import Headers, Record, StoredRecord, record_bytes
 from .refused import QuarantineReason, Refused, fitted
 from .revoked import decode_revoked, is_revoked, revoked_record
+from .status import TransactionStatus
 
 __all__ = [
     "FAST_DELIVERY",

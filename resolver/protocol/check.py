@@ -1,4 +1,4 @@
-"""Check requests, as the agent reads them."""
+"""Check requests: the resolver writes them, and an agent of the group reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..errors import MalformedHalf
 from . import names as n
 from .half import Half, HalfId, decode_half
-from .record import Headers, short
+from .outputs import HalfAt
+from .record import Headers, Record, short
 
 _HALF_OFFSET = re.compile(rb"([0-9]{1,10}):([0-9]{1,19})")
 _TIMES = re.compile(rb"([0-9]{1,10})")
@@ -26,6 +27,27 @@ class Check:
     half_id: HalfId
     times: int
     truncated: bool = False
+
+
+def check_record(at: HalfAt, checks: int, names: n.Names) -> Record:
+    """Return the check that asks the group about a transaction.
+
+    The half's key is the first header: there a user's header of that name can't be taken for it.
+    """
+    return Record(
+        names.check(at.half.group),
+        at.half.transaction_id.encode(),
+        at.half.body,
+        [(n.KEY, at.half.key), *at.all_headers, *checked(at, checks)],
+    )
+
+
+def checked(at: HalfAt, checks: int) -> Headers:
+    """Return the headers that say how often a half was checked, and which half it is."""
+    return [
+        (n.TRANSACTION_CHECK_TIMES, str(checks).encode()),
+        (n.HALF_OFFSET, at.half_offset.encode()),
+    ]
 
 
 def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> Check:

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, NamedTuple
 
 import orjson
 
 from ..errors import MalformedOp
 from . import names as n
+from . import op_fields
 from .record import Headers, Record, short
+from .status import TransactionStatus
 
 #: Characters of an actor that are kept for a single element of its op.
 _ACTOR_CHARACTERS = 200
-
-
-class TransactionStatus(str, Enum):
-    """The state of a local transaction, as an application or a listener reports it.
-
-    Attributes:
-        COMMIT_MESSAGE: The local transaction has committed: make the message visible.
-        ROLLBACK_MESSAGE: The local transaction has not committed and never will: drop the message.
-        UNKNOWN: Not known yet: the resolver asks again by a check.
-
-    Example:
-        ```python
-        def execute_local_transaction(self, message, arg):
-            if place_order(arg, message.transaction_id):  # commits in the database
-                return TransactionStatus.COMMIT_MESSAGE
-            return TransactionStatus.ROLLBACK_MESSAGE
-        ```
-    """
-
-    COMMIT_MESSAGE = "COMMIT_MESSAGE"
-    ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"
-    UNKNOWN = "UNKNOWN"
-
-
-_STATES = {status.value: status for status in TransactionStatus}
 
 
 class Element(NamedTuple):
@@ -56,7 +32,7 @@ class Op:
     An op without elements is the announcement of an agent: `UNKNOWN`, with `from_check`.
 
     A `delivered` commit was written in one Kafka transaction with its halves' messages. `fast` is
-    False if the sender of an `UNKNOWN` will not commit the halves so.
+    False only in an `UNKNOWN` whose sender will not commit the halves fast.
 
     `malformed` has the refused elements: their index and the reason.
     """
@@ -118,9 +94,9 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
     if tags != [n.OP_TAG]:
         found = short(tags[0]) if len(tags) == 1 else f"there {len(tags)} times"
         raise MalformedOp(f"header TAGS is {found}; an op has it once, as b'd'")
-    body = _body(value)
-    offsets, ids = _list(body, "offsets"), _list(body, "transaction_ids")
-    if len(offsets) != len(ids) or not (offsets or _may_announce(body)):
+    body = op_fields.body(value)
+    offsets, ids = op_fields.list_of(body, "offsets"), op_fields.list_of(body, "transaction_ids")
+    if len(offsets) != len(ids) or not (offsets or op_fields.may_announce(body)):
         raise MalformedOp(
             f"{len(offsets)} offsets and {len(ids)} transaction_ids; an op needs as many of "
             "each, at least one"
@@ -132,21 +108,21 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
     elements: list[Element] = []
     malformed: list[tuple[int, str]] = []
     for index, (offset, transaction_id) in enumerate(zip(offsets, ids, strict=True)):
-        error = _element_error(offset, transaction_id)
+        error = op_fields.element_error(offset, transaction_id)
         if error is None:
             elements.append(Element(index, offset, transaction_id))
         else:
             malformed.append((index, error))
     op = Op(
-        state=_state(body),
-        group=_group(body),
+        state=op_fields.state(body),
+        group=op_fields.group(body),
         elements=tuple(elements),
-        from_check=_flag(body, "from_check"),
-        remark=_optional_text(body, "remark"),
-        actor=_actor(body),
+        from_check=op_fields.flag(body, "from_check"),
+        remark=op_fields.optional_text(body, "remark"),
+        actor=op_fields.actor(body),
         malformed=tuple(malformed),
-        delivered=_flag(body, "delivered"),
-        fast=_flag(body, "fast", absent=True),
+        delivered=op_fields.flag(body, "delivered"),
+        fast=op_fields.flag(body, "fast", absent=True),
     )
     _refuse_contradictions(op)
     return op
@@ -163,77 +139,3 @@ def _refuse_contradictions(op: Op) -> None:
         raise MalformedOp(
             "fast is false; only a producer's UNKNOWN has it, with neither from_check nor actor"
         )
-
-
-def _body(value: bytes | None) -> dict[str, Any]:
-    try:
-        # Put the value in brackets. If two blanks follow its first bracket, and dense JSON follows
-        # them, orjson since 3.11 reserves too little memory, and refuses legal JSON.
-        bodies = orjson.loads(b"[%b]" % (value or b""))
-    except orjson.JSONDecodeError as error:
-        raise MalformedOp(f"the value is not JSON: {error}") from error
-    if len(bodies) != 1:
-        raise MalformedOp(f"the value is not JSON: it has {len(bodies)} values")
-    body = bodies[0]
-    if not isinstance(body, dict):
-        raise MalformedOp(f"the value is a JSON {type(body).__name__}; it must be an object")
-    return body
-
-
-def _state(body: dict[str, Any]) -> TransactionStatus:
-    state = body.get("state")
-    # Look the state up here. The enum would quote an unknown value in its error, and the value may
-    # be nested too deep to be written.
-    if not isinstance(state, str) or state not in _STATES:
-        raise MalformedOp(f"state is {short(state)}; it must be {', '.join(_STATES)}")
-    return _STATES[state]
-
-
-def _group(body: dict[str, Any]) -> str:
-    group = body.get("group")
-    if not isinstance(group, str) or not n.legal_group(group):
-        raise MalformedOp(f"group is {short(group)}; it must be 1-200 of a-z A-Z 0-9 . _ -")
-    return group
-
-
-def _may_announce(body: dict[str, Any]) -> bool:
-    return body.get("state") == "UNKNOWN" and body.get("from_check") is True
-
-
-def _list(body: dict[str, Any], name: str) -> list[Any]:
-    value = body.get(name)
-    if not isinstance(value, list):
-        raise MalformedOp(f"{name} is {short(value)}; it must be a list")
-    return value
-
-
-def _flag(body: dict[str, Any], name: str, absent: bool = False) -> bool:
-    value = body.get(name, absent)
-    if not isinstance(value, bool):
-        raise MalformedOp(f"{name} is {short(value)}; it must be true or false")
-    return value
-
-
-def _optional_text(body: dict[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise MalformedOp(f"{name} is {short(value)}; it must be text or null")
-    return value
-
-
-def _actor(body: dict[str, Any]) -> str | None:
-    actor = _optional_text(body, "actor")
-    if actor == "":
-        raise MalformedOp("actor is ''; it must name an operator, or be null")
-    return actor
-
-
-def _element_error(offset: Any, transaction_id: Any) -> str | None:
-    if type(offset) is not int or not 0 <= offset <= n.MAX_OFFSET:
-        return f"offset is {short(offset)}; it must be a whole number from 0 to 2^63-1"
-    if (
-        not isinstance(transaction_id, str)
-        or not 1 <= len(transaction_id) <= n.MAX_TRANSACTION_ID_LENGTH
-    ):
-        return f"transaction id is {short(transaction_id)}; it must be text of 1-128 characters"
-    return None

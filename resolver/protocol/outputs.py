@@ -1,6 +1,6 @@
-"""Records that the resolver writes: commits, checks, resolutions and discards.
+"""Outcomes of transactions: the commit that consumers read, and the resolution.
 
-`refused.py` has the records of the quarantine topic.
+`check.py`, `discarded.py` and `refused.py` have the other records that the resolver writes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,6 @@ class Source(str, Enum):
     OPERATOR = "OPERATOR"
     LIMIT = "LIMIT"
     DELIVERY = "DELIVERY"
-
-
-class DiscardReason(str, Enum):
-    """The reason why a message is in `tx.discarded`."""
-
-    CHECK_MAX = "CHECK_MAX"
-    EXPIRED = "EXPIRED"
-    UNDELIVERABLE = "UNDELIVERABLE"
 
 
 #: Value of `delivery` where the producer wrote the message together with its op.
@@ -106,41 +98,6 @@ def commit_record(at: HalfAt) -> Record:
     ]
     partition = -1 if half.real_qid is None else half.real_qid
     return Record(half.topic, half.key, half.body, headers, partition, at.stored_at_ms)
-
-
-def check_record(at: HalfAt, checks: int, names: n.Names) -> Record:
-    """Return the check that asks the group about a transaction.
-
-    The half's key is the first header: there a user's header of that name can't be taken for it.
-    """
-    return Record(
-        names.check(at.half.group),
-        at.half.transaction_id.encode(),
-        at.half.body,
-        [(n.KEY, at.half.key), *at.all_headers, *_checked(at, checks)],
-    )
-
-
-def discarded_record(
-    at: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
-) -> Record:
-    """Return the record for `tx.discarded` of a message that was given up or can't be delivered."""
-    headers: Headers = [
-        # Nobody delivers this half any more. An operator may bring it back as a new one.
-        *[header for header in at.all_headers if header[0] != n.FAST],
-        *_checked(at, checks),
-        (n.REASON, reason.value.encode()),
-    ]
-    if error is not None:
-        headers.append((n.ERROR, error.encode()))
-    return Record(names.discarded, at.half.key, at.half.body, headers)
-
-
-def _checked(at: HalfAt, checks: int) -> Headers:
-    return [
-        (n.TRANSACTION_CHECK_TIMES, str(checks).encode()),
-        (n.HALF_OFFSET, at.half_offset.encode()),
-    ]
 
 
 def decode_resolution(value: bytes | None) -> Resolution:

@@ -44,7 +44,7 @@ from resolver.protocol import (
     legal_topic,
     revoked_record,
 )
-from resolver.protocol.half import parse_immunity
+from resolver.protocol.half_headers import immunity
 from resolver.protocol.names import HALF_HEADERS, OUTPUT_HEADERS
 from resolver.protocol.partitioner import partition_of
 from resolver.protocol.policy import Policy, decode_policy
@@ -263,7 +263,7 @@ def test_each_outcome_source_and_reason_has_a_vector() -> None:
 
 @pytest.mark.parametrize("vector", VECTORS["immunity"])
 def test_immunity(vector: Any) -> None:
-    assert parse_immunity(content(vector["value"])) == vector["seconds"]
+    assert immunity(content(vector["value"])) == vector["seconds"]
 
 
 def test_names() -> None:

@@ -1,0 +1,33 @@
+"""Records of `tx.discarded`: messages that were given up, or that can't be delivered."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from . import names as n
+from .check import checked
+from .outputs import HalfAt
+from .record import Headers, Record
+
+
+class DiscardReason(str, Enum):
+    """The reason why a message is in `tx.discarded`."""
+
+    CHECK_MAX = "CHECK_MAX"
+    EXPIRED = "EXPIRED"
+    UNDELIVERABLE = "UNDELIVERABLE"
+
+
+def discarded_record(
+    at: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
+) -> Record:
+    """Return the record for `tx.discarded` of a message that was given up or can't be delivered."""
+    headers: Headers = [
+        # Nobody delivers this half any more. An operator may bring it back as a new one.
+        *[header for header in at.all_headers if header[0] != n.FAST],
+        *checked(at, checks),
+        (n.REASON, reason.value.encode()),
+    ]
+    if error is not None:
+        headers.append((n.ERROR, error.encode()))
+    return Record(names.discarded, at.half.key, at.half.body, headers)
