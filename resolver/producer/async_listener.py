@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ListenerGone
-from .listener import Answer, answer_to, failure_of
+from .answer import Answer, answer_to, failure_of
 from .message import Message
 
 
@@ -31,7 +31,7 @@ class ListenerOfLoop:
         return asyncio.run_coroutine_threadsafe(said, self._loop).result()
 
 
-async def ask_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
+async def answer_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
     """Do what `ask` does: await an async method, run a plain one in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)

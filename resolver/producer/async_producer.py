@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from ..errors import SendError
-from .async_listener import ListenerOfLoop, ask_in_loop
+from .async_listener import ListenerOfLoop, answer_in_loop
 from .async_transaction import AsyncTransaction
 from .half_sender import ROOM_SECONDS
-from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction
+from .listener import FOR_ALL, FOR_ONE, check_listener, method_of
 from .message import Message
 from .producer_base import ProducerBase
 from .send_result import TransactionSendResult
@@ -153,9 +153,9 @@ class AsyncTransactionProducer(ProducerBase):
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
-        method = local_transaction(self._listener, FOR_ONE)
+        method = method_of(self._listener, FOR_ONE)
         async with self.transaction(message, timeout) as tx:
-            end_unless_commit([tx], await ask_in_loop(method, tx.message, arg))
+            end_unless_commit([tx], await answer_in_loop(method, tx.message, arg))
         return tx.result()
 
     async def send_messages_in_transaction(
@@ -165,10 +165,10 @@ class AsyncTransactionProducer(ProducerBase):
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
-        method = local_transaction(self._listener, FOR_ALL)
+        method = method_of(self._listener, FOR_ALL)
         async with self.transactions(messages, timeout) as begun:
             messages = [tx.message for tx in begun]
-            end_unless_commit(begun, await ask_in_loop(method, messages, arg))
+            end_unless_commit(begun, await answer_in_loop(method, messages, arg))
         return [tx.result() for tx in begun]
 
     @asynccontextmanager
@@ -230,7 +230,9 @@ class AsyncTransactionProducer(ProducerBase):
                 await arrived
             finally:
                 late.cancel()
-            return self._begun(sending, partial(AsyncTransaction, self._confirm))
+            confirm = self._confirm_by_hand if self._verifier else None
+            kind = partial(AsyncTransaction, self._confirm)
+            return self._connected.begun(sending, kind, confirm)
         except BaseException:
             sending.abandon()
             raise

@@ -8,19 +8,19 @@ from ..errors import CommitNotAcknowledged
 from .message import Message
 from .op_pack import OnStored
 
-#: Whether the message of a commit is visible; the resolver delivers it later if not.
-Committed = Future[bool]
+#: The result of a wait: True if the message is visible, False if the resolver delivers it later.
+CommitWait = Future[bool]
 
 
-def new_wait() -> Committed:
+def new_wait() -> CommitWait:
     """Return a future that nobody can cancel."""
-    done: Committed = Future()
+    done: CommitWait = Future()
     done.set_running_or_notify_cancel()  # rules out a cancellation
     return done
 
 
-def settles(message: Message, done: Committed | None) -> OnStored | None:
-    """Return what settles a wait once the commit's op is stored; None if nobody waits."""
+def end_of_wait(message: Message, done: CommitWait | None) -> OnStored | None:
+    """Return the function that ends a wait when Kafka has stored the op; None if nobody waits."""
     if done is None:
         return None
 

@@ -9,24 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ..errors import SettingsError
-from ..protocol import Names, TransactionStatus
-from .agent.limits import check_whole
+from ..protocol import TransactionStatus
+from .answer import Answer
 from .client_options import BATCH_BYTES
 from .connection import Connection
-from .end_hooks import EndHook
 from .fast import FastLane, FastLimits
 from .half_sender import Prepared, QueueChoice, Sending, SentHalf
-from .listener import Answer
 from .message import Message
 from .message_rules import MARGIN_BYTES, check_message, check_size
 from .op_publisher import OpPublisher
 from .policy_follower import PolicyFollower
+from .producer_settings import ProducerSettings
 from .real_topics import RealTopics
 from .topic_limits import TopicLimits
 from .transaction import Transaction
@@ -36,39 +33,11 @@ _NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "stored after its sender g
 T = TypeVar("T", bound=Transaction)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ProducerSettings:
-    """Arguments of a producer that its clients need; raises `SettingsError`.
-
-    `options` are librdkafka's, and may hold secrets.
-    """
-
-    group: str
-    names: Names
-    options: Mapping[str, Any]
-    send_timeout_ms: int
-    check_real_topics: bool
-    real_topic_cache_ms: int
-    op_max_bytes: int
-    op_linger_ms: int
-    end_hooks: tuple[EndHook, ...]
-    fast: bool
-    fast_linger_ms: int
-    fast_immunity_ms: int
-
-    def __post_init__(self) -> None:
-        check_whole("send_timeout_ms", self.send_timeout_ms, 1)
-        check_whole("real_topic_cache_ms", self.real_topic_cache_ms, 0)
-        check_whole("op_max_bytes", self.op_max_bytes, 1)
-        check_whole("op_linger_ms", self.op_linger_ms, 0)
-        check_whole("fast_linger_ms", self.fast_linger_ms, 0)
-        check_whole("fast_immunity_ms", self.fast_immunity_ms, 1)
-        if not isinstance(self.fast, bool):
-            raise SettingsError(f"fast is {self.fast!r}", remedy="give True or False")
-
-
 class ConnectedProducer:
-    """The clients of one producer, and what it does with them; threads may share it."""
+    """One producer's Kafka clients: they store its halves and end their transactions.
+
+    Threads may share it.
+    """
 
     def __init__(self, settings: ProducerSettings, limits: TopicLimits) -> None:
         group, names, options = settings.group, settings.names, settings.options
@@ -126,25 +95,14 @@ class ConnectedProducer:
 
     def questions(
         self, prepared: list[Prepared], deadline: float
-    ) -> Iterator[tuple[Future[None], float]]:
-        """Yield questions about real topics: the caller waits for each, for so many seconds.
+    ) -> Iterable[tuple[Future[None], float]]:
+        """Return questions about real topics, each with the seconds to wait for its answer.
 
         There are mostly none. Raises `MessageRefused` for a message that does not fit its topic.
         """
-        topics = self._real_topics
-        since = time.monotonic()
-        if topics is None or not (doubted := topics.doubted(prepared, since)):
-            return
-        # Leave time for the half: where no broker answers, messages are not checked.
-        until = (since + deadline) / 2
-        while doubted and (seconds := until - time.monotonic()) > 0:
-            self._connection.check_usable()
-            asked = topics.look_up(doubted, until)
-            yield asked, seconds
-            if asked.done():
-                asked.result()  # raises what stopped the question
-            doubted = topics.doubted(prepared, since)
-        topics.check(prepared, since)
+        if self._real_topics is None:
+            return ()
+        return self._real_topics.questions(prepared, deadline, self._connection.check_usable)
 
     def sending(self, prepared: list[Prepared], on_answered: Callable[[], object]) -> Sending:
         """Return the sending of these halves; `on_answered` is called when Kafka has answered."""

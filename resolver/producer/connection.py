@@ -20,7 +20,7 @@ __all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
-#: Seconds between two calls of work beside the acknowledgements.
+#: Seconds between two calls of `beside`.
 _BESIDE_SECONDS = 0.2
 
 OnDelivery = Callable[[Any, Any], None]
@@ -86,8 +86,8 @@ class Connection:
         """Call `beside` some times a second, from the thread that serves acknowledgements."""
         self._beside = beside
 
-    def wake(self, waiting: Callable[[], object]) -> None:
-        """Call `waiting` after the acknowledgements at hand are served.
+    def call_after_acknowledgements(self, waiting: Callable[[], object]) -> None:
+        """Call `waiting` when the acknowledgements at hand are served.
 
         A thread that wakes earlier competes with their callbacks for the interpreter's lock.
         """

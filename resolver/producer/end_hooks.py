@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..protocol import HalfId, TransactionStatus
-from .listener import Answer
+from .answer import Answer
 from .message import Message
 
 __all__ = ["EndHook", "EndHooks", "TransactionEnd"]

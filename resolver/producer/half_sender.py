@@ -133,7 +133,7 @@ class Sending:
         if is_late:
             self._on_late(sent)
         if is_last:
-            self._connection.wake(self._on_answered)
+            self._connection.call_after_acknowledgements(self._on_answered)
 
 
 class QueueChoice:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from ..errors import ListenerError, ListenerGone
+from ..errors import ListenerError
 from ..protocol import TransactionStatus
 from .message import Message
 
 __all__ = ["TransactionListener"]
 
-_log = logging.getLogger(__name__)
-_MAX_REMARK = 500
 #: Methods that run a local transaction: with one message, and with all messages of a call.
 FOR_ONE = "execute_local_transaction"
 FOR_ALL = "execute_local_transaction_for_all"
@@ -92,65 +89,6 @@ class TransactionListener(ABC):
         """
 
 
-class Answer(NamedTuple):
-    """A listener's answer; `remark` gives the reason of an UNKNOWN without a usable answer."""
-
-    state: TransactionStatus
-    remark: str | None = None
-
-    @property
-    def usable(self) -> bool:
-        """Whether the listener itself gave this answer."""
-        return self.remark is None
-
-
-class Warns(Protocol):
-    """Logs a warning, with the error behind it if there is one."""
-
-    def __call__(self, text: str, error: BaseException | None = None, /) -> None: ...
-
-
-def _warn(text: str, error: BaseException | None = None, /) -> None:
-    _log.warning("%s", text, exc_info=error)
-
-
-def ask(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
-    """Call a listener's method, for a local transaction or a check.
-
-    None, an exception or anything that is no status becomes UNKNOWN.
-    """
-    try:
-        said = method(*args)
-    except ListenerGone:
-        raise
-    except Exception as error:
-        return failure_of(method, error, warn)
-    return answer_to(method, said, warn)
-
-
-def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _warn) -> Answer:
-    """Log an exception of a listener's method, and return UNKNOWN for it."""
-    name = _name(method)
-    warn(f"{name} failed; the state is UNKNOWN", error)
-    return unknown(f"{name} raised {type(error).__name__}")
-
-
-def answer_to(method: Callable[..., Any], said: Any, warn: Warns = _warn) -> Answer:
-    """Return the status that a listener's method returned; UNKNOWN if it is no status."""
-    if isinstance(said, TransactionStatus):
-        return Answer(said)
-    if inspect.iscoroutine(said):
-        said.close()
-    name = _name(method)
-    warn(f"{name} returned a {type(said).__name__}; the state is UNKNOWN")
-    return unknown(f"{name} returned {type(said).__name__}, no TransactionStatus")
-
-
-def unknown(remark: str) -> Answer:
-    """Return UNKNOWN with a reason, cut short: each op carries it as its remark."""
-    return Answer(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
-
-
 def check_listener(listener: Any, may_be_async: bool = False) -> None:
     """Raise `ListenerError` unless `listener` can be asked."""
     if isinstance(listener, type):
@@ -172,7 +110,7 @@ def check_listener(listener: Any, may_be_async: bool = False) -> None:
             )
 
 
-def local_transaction(listener: Any, name: str) -> Callable[..., Any]:
+def method_of(listener: Any, name: str) -> Callable[..., Any]:
     """Return a listener's method; raises `ListenerError` if its class does not define it."""
     method = getattr(type(listener), name, None)
     if not callable(method) or method is getattr(TransactionListener, name):
@@ -182,7 +120,3 @@ def local_transaction(listener: Any, name: str) -> Callable[..., Any]:
         )
     bound: Callable[..., Any] = getattr(listener, name)
     return bound
-
-
-def _name(method: Callable[..., Any]) -> str:
-    return getattr(method, "__name__", "the listener")

@@ -60,6 +60,7 @@ class Pack:
             self.on_stored.append(on_stored)
 
     def to_record(self, op_topic: str) -> Record:
+        """Encode as one op of the queue, its elements in the order of their ends."""
         elements = tuple(
             Element(position, offset, transaction_id)
             for position, (offset, transaction_id) in enumerate(

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import HalfId, TransactionStatus
+from .answer import Answer
 from .connection import Connection
 from .end_hooks import EndHook, EndHooks
-from .listener import Answer
 from .message import Message
 from .op_pack import OnStored, Pack, Packer, PackKey
 
@@ -68,14 +68,6 @@ class OpPublisher:
         self.send(message, half_id, answer, from_check, on_stored)
         self.hooks.show(message, half_id, answer, from_check)
 
-    def announce(self, queues: int) -> None:
-        """Tell the resolver that an agent is there: an op without elements, in each queue."""
-        with self._changed:
-            for queue in range(queues):
-                key = PackKey(queue, TransactionStatus.UNKNOWN, from_check=True)
-                self._ready.append(Pack(self._group, key, 0.0))
-            self._changed.notify()
-
     def send(
         self,
         message: Message,
@@ -87,8 +79,8 @@ class OpPublisher:
     ) -> None:
         """Send the op, and show nothing to the hooks.
 
-        It is sent with others of its queue and state, within the linger time. `fast` is False in an
-        UNKNOWN of a half that will not be committed fast.
+        It is sent with others of its queue and state, within the linger time. `fast` is False only
+        in an UNKNOWN: the producer will not commit this half fast.
         """
         # Count no failure of a listener as an answer. Otherwise a database that is away would use
         # up the checks, and the message would be discarded.
@@ -102,6 +94,14 @@ class OpPublisher:
             _log.warning("an end of group %s came after the close; it is not sent", self._group)
             if on_stored is not None:
                 on_stored(RuntimeError("the producer is closed"))
+
+    def announce(self, queues: int) -> None:
+        """Tell the resolver that an agent is there: an op without elements, in each queue."""
+        with self._changed:
+            for queue in range(queues):
+                key = PackKey(queue, TransactionStatus.UNKNOWN, from_check=True)
+                self._ready.append(Pack(self._group, key, 0.0))
+            self._changed.notify()
 
     def close(self, timeout: float) -> None:
         """Send the remaining ops; the connection waits for their acknowledgements."""

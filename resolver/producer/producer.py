@@ -13,8 +13,9 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
+from .answer import answer_of
 from .half_sender import ROOM_SECONDS
-from .listener import FOR_ALL, FOR_ONE, ask, check_listener, local_transaction
+from .listener import FOR_ALL, FOR_ONE, check_listener, method_of
 from .message import Message
 from .producer_base import ProducerBase
 from .send_result import TransactionSendResult
@@ -119,9 +120,9 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = local_transaction(self._listener, FOR_ONE)
-        with self.transaction(message, timeout) as tx:
-            end_unless_commit([tx], ask(method, tx.message, arg))
+        method = method_of(self._listener, FOR_ONE)
+        with self.transaction(message, timeout) as tx:  # the end of this block sends a commit
+            end_unless_commit([tx], answer_of(method, tx.message, arg))
         return tx.result()
 
     def send_messages_in_transaction(
@@ -147,9 +148,9 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction_for_all`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = local_transaction(self._listener, FOR_ALL)
+        method = method_of(self._listener, FOR_ALL)
         with self.transactions(messages, timeout) as begun:
-            end_unless_commit(begun, ask(method, [tx.message for tx in begun], arg))
+            end_unless_commit(begun, answer_of(method, [tx.message for tx in begun], arg))
         return [tx.result() for tx in begun]
 
     @contextmanager
@@ -222,7 +223,8 @@ class TransactionProducer(ProducerBase):
             while not sending.hand_over(deadline):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
-            return self._begun(sending, Transaction)
+            confirm = self._confirm_by_hand if self._verifier else None
+            return self._connected.begun(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()
             raise

@@ -9,7 +9,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -21,11 +21,11 @@ from .agent import Agent, AgentLimits
 from .agent.checks import check_consumer_options
 from .agent.outlet import SharedOutlet
 from .client_options import check_producer_options, client_options
-from .connected_producer import ConnectedProducer, ProducerSettings
+from .connected_producer import ConnectedProducer
 from .end_hooks import EndHook
-from .half_sender import Sending
 from .message import Message
 from .opening import LAZY, Opened, Opening, check_connect
+from .producer_settings import ProducerSettings
 from .topic_limits import TopicLimits
 from .transaction import Transaction
 from .verifier import Verifier, is_verifying
@@ -162,13 +162,8 @@ class ProducerBase:
         return time.monotonic() + min(seconds, threading.TIMEOUT_MAX)
 
     def _unopened(self, deadline: float) -> Iterable[tuple[Future[Opened | None], float]]:
-        """Return the wait for the connection; there is none once the producer is open."""
+        """Return futures to wait for until the producer is open; none if it is open."""
         return () if self._opening.is_open else self._opening.waits(deadline)
-
-    def _begun(self, sending: Sending, kind: Callable[..., T]) -> list[T]:
-        """Return a transaction for each stored half; raises `HalfNotAcknowledged`."""
-        confirm = None if self._verifier is None else self._confirm_by_hand
-        return self._connected.begun(sending, kind, confirm)
 
     def _confirm_by_hand(self, message: Message) -> None:
         """Verify a commit that the application sends without a block."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
@@ -92,7 +92,29 @@ class RealTopics:
         self._client: AdminClient | None = None
         self._told: set[str] = set()
 
-    def doubted(self, prepared: Iterable[Prepared], since: float) -> frozenset[str]:
+    def questions(
+        self, prepared: list[Prepared], deadline: float, check_usable: Callable[[], None]
+    ) -> Iterator[tuple[Future[None], float]]:
+        """Yield questions until nothing is in doubt, each with the seconds to wait for its answer.
+
+        Raises `MessageRefused` for a message that does not fit its topic, and what `check_usable`
+        raises where the connection can't be used.
+        """
+        since = time.monotonic()
+        if not (doubted := self._doubted(prepared, since)):
+            return
+        # Leave time for the half: where no broker answers, messages are not checked.
+        until = (since + deadline) / 2
+        while doubted and (seconds := until - time.monotonic()) > 0:
+            check_usable()
+            asked = self._look_up(doubted, until)
+            yield asked, seconds
+            if asked.done():
+                asked.result()  # raises what stopped the question
+            doubted = self._doubted(prepared, since)
+        self._check(prepared, since)
+
+    def _doubted(self, prepared: Iterable[Prepared], since: float) -> frozenset[str]:
         """Return the topics to ask about: unknown or old ones, and ones that seem to refuse.
 
         Facts that were asked `since` then are beyond doubt. Of the callers that meet old facts one
@@ -110,7 +132,7 @@ class RealTopics:
                 doubted.add(half.topic)
         return frozenset(doubted)
 
-    def look_up(self, topics: frozenset[str], give_up_at: float) -> Future[None]:
+    def _look_up(self, topics: frozenset[str], give_up_at: float) -> Future[None]:
         """Ask about topics in a thread of its own, unless a question is under way.
 
         There is one question at a time, whatever its topics: many callers at once would make as
@@ -130,7 +152,7 @@ class RealTopics:
             self._question = answered
             return answered
 
-    def check(self, prepared: Iterable[Prepared], since: float) -> None:
+    def _check(self, prepared: Iterable[Prepared], since: float) -> None:
         """Raise `MessageRefused` for the first message that does not fit its topic.
 
         Facts that were asked before `since` refuse nothing.

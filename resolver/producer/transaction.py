@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from ..errors import SendError
 from ..protocol import HalfId, TransactionStatus
-from .commit_wait import Committed, new_wait, not_acknowledged, settles
+from .answer import Answer, unknown
+from .commit_wait import CommitWait, end_of_wait, new_wait, not_acknowledged
 from .fast import FastHalf
-from .listener import Answer, unknown
 from .message import Message
 from .op_publisher import OpPublisher
 from .send_result import TransactionSendResult
@@ -66,7 +66,7 @@ class Transaction:
         self._confirm = confirm
         self._fast = fast
         self._wait_seconds = wait_seconds
-        self._committed: Committed | None = None
+        self._committed: CommitWait | None = None
         self._answer: Answer | None = None
         self._lock = threading.Lock()
 
@@ -144,7 +144,7 @@ class Transaction:
         """
         self.end(unknown(remark))
 
-    def end(self, answer: Answer, committed: Committed | None = None) -> None:
+    def end(self, answer: Answer, committed: CommitWait | None = None) -> None:
         """End the transaction with a listener's answer. Not part of the API.
 
         The same state again does nothing; another state raises `SendError`.
@@ -156,7 +156,7 @@ class Transaction:
                 f"{before.state.value} already; {answer.state.value} comes too late"
             )
 
-    def end_if_open(self, answer: Answer, committed: Committed | None = None) -> Answer | None:
+    def end_if_open(self, answer: Answer, committed: CommitWait | None = None) -> Answer | None:
         """End the transaction unless it was ended already; return the earlier end, of any thread.
 
         `committed` gets the result of a commit. Not part of the API.
@@ -170,7 +170,7 @@ class Transaction:
         if self._fast is not None:
             self._fast.end(answer, committed)
         else:
-            on_stored = settles(self.message, committed)
+            on_stored = end_of_wait(self.message, committed)
             self._publisher.end(self.message, self._half_id, answer, on_stored=on_stored)
         return None
 
@@ -186,8 +186,8 @@ class Transaction:
             answer.remark,
         )
 
-    def _commit_to_wait_for(self) -> Committed:
-        """Commit, and return what the commit settles; also for a second thread that waits."""
+    def _commit_to_wait_for(self) -> CommitWait:
+        """Commit, and return the wait for it; a second thread may wait too."""
         self.end(_COMMIT, new_wait())
         if self._committed is None:
             raise SendError(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver import Message
-from resolver.producer.listener import Answer
+from resolver.producer.answer import Answer
 from resolver.producer.op_pack import Pack, Packer, PackKey
 from resolver.producer.op_publisher import OpPublisher
 from resolver.protocol import Half, HalfId, Op, TransactionStatus, decode_op

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...protocol import Check, TransactionStatus
 from ...protocol.record import short
-from ..listener import Answer
+from ..answer import Answer
 
 _log = logging.getLogger(__name__)
 

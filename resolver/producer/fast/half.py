@@ -6,9 +6,9 @@ import time
 from typing import Protocol
 
 from ...protocol import HalfAt, Names
-from ..commit_wait import Committed
+from ..answer import Answer
+from ..commit_wait import CommitWait
 from ..half_sender import SentHalf
-from ..listener import Answer
 from ..message import Message
 
 #: Share of a half's immunity in which it may be committed fast. The rest is for the Kafka
@@ -19,7 +19,7 @@ _SHARE = 0.8
 class Ends(Protocol):
     """Ends fast halves: `FastLane`."""
 
-    def end(self, half: FastHalf, answer: Answer, done: Committed | None) -> None: ...
+    def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None: ...
 
 
 class FastHalf:
@@ -39,7 +39,7 @@ class FastHalf:
         # The half's own clock began before Kafka stored it, and so before the resolver's.
         age = max(0.0, time.time() - sent.half.born_at_ms / 1000)
         self.until = time.monotonic() + _SHARE * immunity - age
-        self.done: Committed | None = None
+        self.done: CommitWait | None = None
         self.has_given_up = False
         self._lane = lane
 
@@ -53,7 +53,7 @@ class FastHalf:
         """About so many bytes of the Kafka transaction are this message."""
         return len(self.sent.half.key or b"") + len(self.sent.half.body or b"")
 
-    def end(self, answer: Answer, done: Committed | None = None) -> None:
+    def end(self, answer: Answer, done: CommitWait | None = None) -> None:
         """End it, by the fast lane or by an op; `done` gets the result of a commit."""
         self._lane.end(self, answer, done)
 

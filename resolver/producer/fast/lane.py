@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from ...protocol import Half, Names, TransactionStatus
-from ..commit_wait import Committed, settles
+from ..answer import Answer, unknown
+from ..commit_wait import CommitWait, end_of_wait
 from ..half_sender import SentHalf
-from ..listener import Answer, unknown
 from ..message import Message
 from ..op_publisher import OpPublisher
 from .client import FastClient, GroupFailed
@@ -118,10 +118,10 @@ class FastLane:
                 self._open.add(half)
         return half
 
-    def end(self, half: FastHalf, answer: Answer, done: Committed | None) -> None:
+    def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None:
         """End a half without waiting, and show the end to the hooks."""
         if os.getpid() != self._pid:  # the lock may be held for ever in a fork
-            on_stored = settles(half.message, done)
+            on_stored = end_of_wait(half.message, done)
             self._publisher.end(half.message, half.sent.half_id, answer, on_stored=on_stored)
             return
         with self._changed:
@@ -165,7 +165,7 @@ class FastLane:
             half.message,
             half.sent.half_id,
             answer,
-            on_stored=settles(half.message, half.done),
+            on_stored=end_of_wait(half.message, half.done),
             fast=state is not TransactionStatus.UNKNOWN,
         )
 

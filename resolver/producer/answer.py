@@ -1,0 +1,77 @@
+"""Answers of a listener: to the call of its local transaction, and to checks."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import ListenerGone
+from ..protocol import TransactionStatus
+
+_log = logging.getLogger(__name__)
+_MAX_REMARK = 500
+
+
+class Answer(NamedTuple):
+    """A listener's answer; `remark` gives the reason of an UNKNOWN without a usable answer."""
+
+    state: TransactionStatus
+    remark: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the listener itself gave this answer."""
+        return self.remark is None
+
+
+class Warns(Protocol):
+    """Logs a warning, with the error behind it if there is one."""
+
+    def __call__(self, text: str, error: BaseException | None = None, /) -> None: ...
+
+
+def _warn(text: str, error: BaseException | None = None, /) -> None:
+    _log.warning("%s", text, exc_info=error)
+
+
+def answer_of(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
+    """Call a listener's method, for a local transaction or a check.
+
+    None, an exception or anything that is no status becomes UNKNOWN.
+    """
+    try:
+        said = method(*args)
+    except ListenerGone:
+        raise
+    except Exception as error:
+        return failure_of(method, error, warn)
+    return answer_to(method, said, warn)
+
+
+def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _warn) -> Answer:
+    """Log an exception of a listener's method, and return UNKNOWN for it."""
+    name = _name(method)
+    warn(f"{name} failed; the state is UNKNOWN", error)
+    return unknown(f"{name} raised {type(error).__name__}")
+
+
+def answer_to(method: Callable[..., Any], said: Any, warn: Warns = _warn) -> Answer:
+    """Return the status that a listener's method returned; UNKNOWN if it is no status."""
+    if isinstance(said, TransactionStatus):
+        return Answer(said)
+    if inspect.iscoroutine(said):
+        said.close()
+    name = _name(method)
+    warn(f"{name} returned a {type(said).__name__}; the state is UNKNOWN")
+    return unknown(f"{name} returned {type(said).__name__}, no TransactionStatus")
+
+
+def unknown(remark: str) -> Answer:
+    """Return UNKNOWN with a reason, cut short: each op carries it as its remark."""
+    return Answer(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
+
+
+def _name(method: Callable[..., Any]) -> str:
+    return getattr(method, "__name__", "the listener")
