@@ -1,9 +1,11 @@
 """The pure step that joins half against op by queue offset."""
 
 from .decisions import CheckCounts, CheckEvent, CheckSent, Ended, QueueDecisions
+from .left_ops import Plan, ops_to_read
 from .queue import SEGMENT
 from .settings import StepSettings
-from .step import Plan, ops_to_read, settle, step
+from .settled import settle
+from .step import step
 from .store import Changes
 
 __all__ = [

@@ -43,8 +43,9 @@ def read_halves(
 ) -> tuple[list[NewHalf], list[Refused]]:
     """Decode the halves below `end`, in offset order, and move the queue's head behind them.
 
-    A half that is settled, as after a rebuild, is passed over. A half that the policy refuses is
-    no refused record: it pends, and can't be delivered. Fences are taken.
+    A half that is settled, as after a rebuild, is passed over. A half that the policy refuses stays
+    pending, and its commit ends as undeliverable, unless it is fast. Fences are noted in
+    `queue.proved`.
     """
     new: list[NewHalf] = []
     refused: list[Refused] = []
@@ -69,8 +70,10 @@ def read_halves(
 
 
 class ReadOp(NamedTuple):
-    """A record of the op topic: its op (None for another or malformed record), and its refusals.
+    """A record of the op topic.
 
+    `at` is its op: None for a fence, a revocation or a malformed record. `refused` has a malformed
+    record, or the malformed elements of the op, each with its reason.
     `revoked` is the fast id that a record of ours says is revoked.
     """
 
@@ -84,7 +87,7 @@ class ReadOp(NamedTuple):
 def read_ops(
     ops: Sequence[StoredRecord], queue: int, settings: StepSettings, fence_secret: str
 ) -> list[ReadOp]:
-    """Decode ops until they contain as many elements as a batch may refuse.
+    """Decode ops, and stop at as many elements as one batch could refuse.
 
     A revocation counts if it was made with `fence_secret`: nobody may have fenced the producer of
     another.

@@ -1,6 +1,7 @@
 """The judgement on each end: a half's first valid end wins.
 
-`answers.py` has what an answer to a check changes, `refusals.py` what goes to quarantine.
+`faults.py` says which ends may not count, `answers.py` has what an answer to a check changes,
+`refusals.py` what goes to quarantine.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionS
 from .answers import answer, ask_again
 from .decisions import CheckCounts, Ended
 from .fast_ids import FastIds
-from .op_elements import Array, Ends, OpAt, Turns
+from .faults import Faults
+from .op_elements import Array, Ends, OpAt, Turns, is_applications, is_operators
 from .pending import Pending
 from .queue import Queue
-from .refusals import refuse
+from .refusals import reasons_to_refuse, refuse
 from .settings import StepSettings
 from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
-from .waiting import carried, let_wait, lost
+from .waiting import carried, let_wait
 
 _CODES = {
     TransactionStatus.UNKNOWN: NONE,
@@ -51,142 +53,78 @@ def judge(
 ) -> Judged:
     """Apply ends in their order; `pending` has the rows of their halves.
 
-    Each half was read already, or never existed. The winner of a half and the ends before it meet
-    a pending half, later ends a settled half. Ends that waited come first.
+    Each half was read already, or never existed. Up to a half's winner, ends meet a pending half.
+    Ends after the winner meet a settled half. Ends that waited come first.
     """
     waited = carried(ends, pending, fast_ids)
     if waited:
         ends = Ends.of(waited).then(ends)
-    row = pending.find(ends.half)
-    on_pending = row >= 0
+    row_of_end = pending.find(ends.half)
+    on_pending = row_of_end >= 0
     state = ends.each(lambda at: _CODES[at.op.state], np.uint8)
     delivered = ends.each(lambda at: at.op.delivered, np.bool_)
-    faults = _Faults(ends, pending, row, delivered, fast_ids, settings)
+    faults = Faults(ends, pending, row_of_end, delivered, fast_ids, settings)
     faults.late[: len(waited)] = False  # judged when they were read
-    turns = _turns(ends, row, state, delivered, faults, pending)
-    let_wait(turns, len(waited), pending, fast_ids, settings)
+    turns = _turns(ends, row_of_end, state, delivered, faults, pending)
+    # Only ends of fast halves can wait: the turns of all other halves stay as they are.
+    if pending.fast.id.any():
+        let_wait(turns, len(waited), pending, fast_ids, settings)
     winners = turns.winners
 
     before = on_pending & (turns.after < 0)
-    # An end that was to wait met a pending half, although a delivered op has overtaken it.
+    # A waiting end still counts as having met a pending half, even if a delivered op overtook it.
     met = before | (on_pending & turns.overtaken)
     answering = met & faults.none & ends.each(lambda at: at.op.from_check, np.bool_)
-    answers, returned = answer(pending, row[answering], state[answering])
-    asking = before & faults.none & (state == NONE) & ends.each(_is_operators, np.bool_)
-    ask_again(ends.take(asking), row[asking], pending, queue, settings)
+    answers, returned = answer(pending, row_of_end[answering], state[answering])
+    asking = before & faults.none & (state == NONE) & ends.each(is_operators, np.bool_)
+    ask_again(ends.take(asking), row_of_end[asking], pending, queue, settings)
 
+    # A code is an outcome, and the bit FAST for a message that its producer has delivered.
     code = state | delivered * np.uint8(FAST)
     known = np.zeros(len(ends), np.uint8)
     known[~on_pending] = settled.look_up(ends.half[~on_pending])
     is_after = on_pending & ~before
     known[is_after] = code[turns.after[is_after]]
-    reasons = _reasons(state, delivered, known, on_pending, before, faults)
+    reasons = reasons_to_refuse(state, delivered, known, on_pending, before, faults)
     repeated = (known != NONE) & (state == known & OUTCOME)
     repeated &= ~reasons[QuarantineReason.DELIVERED_TWICE]
-    ended = _ended(ends.take(winners), row[winners], delivered[winners], pending, queue)
+    ended = _ended(ends.take(winners), row_of_end[winners], delivered[winners], pending, queue)
     settled.settle(ends.half[winners], code[winners])
-    pending.end(row[winners])
+    pending.end(row_of_end[winners])
     refused = refuse(ends, reasons, settings, queue)
     return Judged(ended, refused, int(repeated.sum()), answers, returned)
 
 
 def _turns(
-    ends: Ends, row: Array, state: Array, delivered: Array, faults: _Faults, pending: Pending
+    ends: Ends, row_of_end: Array, state: Array, delivered: Array, faults: Faults, pending: Pending
 ) -> Turns:
     """Return each half's winner, its first valid end; `let_wait` corrects this for fast halves."""
-    on_pending = row >= 0
+    on_pending = row_of_end >= 0
     valid = on_pending & (state != NONE) & faults.none & ~(faults.late | faults.twice | faults.lost)
-    winners, winner_of_row = _first_of_each_row(valid, row, len(pending.rows))
-    winner = np.where(on_pending, winner_of_row[row], -1) if len(pending.rows) else row
+    winners, winner_of_row = _first_of_each_row(valid, row_of_end, len(pending.rows))
+    winner = (
+        np.where(on_pending, winner_of_row[row_of_end], -1) if len(pending.rows) else row_of_end
+    )
     after = np.where(np.arange(len(ends)) > winner, winner, -1)
     gives_up = np.zeros(len(ends), np.bool_)
     at_once = delivered
     if pending.fast.id.any():
-        gives_up = on_pending & faults.none & (pending.fast.id[row] > 0)
+        gives_up = on_pending & faults.none & (pending.fast.id[row_of_end] > 0)
         gives_up &= ends.each(lambda at: not at.op.fast, np.bool_)
-        withdraws = (state == ROLLBACK) & ends.each(_is_applications, np.bool_)
+        withdraws = (state == ROLLBACK) & ends.each(is_applications, np.bool_)
         at_once = delivered | withdraws
     overtaken = np.zeros(len(ends), np.bool_)
-    return Turns(ends, row, valid, gives_up, delivered, at_once, winners, after, overtaken)
+    return Turns(ends, row_of_end, valid, gives_up, delivered, at_once, winners, after, overtaken)
 
 
-def _reasons(
-    state: Array,
-    delivered: Array,
-    known: Array,
-    on_pending: Array,
-    before: Array,
-    faults: _Faults,
-) -> dict[QuarantineReason, Array]:
-    """Return which elements are refused; `known` is the code of a half that has ended."""
-    done, ends_it = known != NONE, state != NONE
-    twice = done & delivered & (known & FAST == 0)
-    conflicts = done & ends_it & (state != known & OUTCOME)
-    return {
-        QuarantineReason.UNKNOWN_HALF: ~on_pending & ~done,
-        QuarantineReason.GROUP_MISMATCH: before & faults.group,
-        QuarantineReason.TRANSACTION_MISMATCH: before & faults.transaction,
-        QuarantineReason.LATE_END: before & ends_it & faults.none & faults.late,
-        QuarantineReason.CONFLICTING_END: (conflicts & ~twice) | (before & ends_it & faults.lost),
-        QuarantineReason.DELIVERED_TWICE: twice | (before & faults.twice),
-    }
-
-
-class _Faults:
-    """The reasons why an end on a pending half may not count."""
-
-    def __init__(
-        self,
-        ends: Ends,
-        pending: Pending,
-        row: Array,
-        delivered: Array,
-        fast_ids: FastIds,
-        settings: StepSettings,
-    ) -> None:
-        found = row >= 0
-        self.group = np.zeros(len(ends), np.bool_)
-        self.transaction = np.zeros(len(ends), np.bool_)
-        self.late = np.zeros(len(ends), np.bool_)
-        groups = ends.each(lambda at: at.op.group, object)
-        self.group[found] = groups[found] != pending.groups[row[found]]
-        self.transaction[found] = ends.ids[found] != pending.ids[row[found]]
-        self.transaction &= ~self.group
-        self.none = ~self.group & ~self.transaction
-
-        rows = pending.rows[row[found]]
-        latest = rows["stored_at"] + np.maximum(rows["immunity"], settings.transaction_timeout_ms)
-        stored_at = ends.each(lambda at: at.stored_at_ms, np.int64)[found]
-        plain = ends.each(_is_applications, np.bool_)[found] & ~delivered[found]
-        self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
-
-        #: Ends of producers that have delivered a half which names no fast id.
-        self.twice = self.none & delivered
-        self.twice[found] &= pending.fast.id[row[found]] == 0
-        #: Ends of halves that a lost op may have ended. Only an operator's end and a delivered op
-        #: count there.
-        self.lost = np.zeros(len(ends), np.bool_)
-        self.lost[found] = lost(pending, fast_ids)[row[found]]
-        if self.lost.any():
-            self.lost &= self.none & ~self.late & ~delivered & ~ends.each(_is_operators, np.bool_)
-
-
-def _first_of_each_row(valid: Array, row: Array, rows: int) -> tuple[Array, Array]:
+def _first_of_each_row(valid: Array, row_of_end: Array, rows: int) -> tuple[Array, Array]:
     """Return the places of the rows' first valid ends, in order, and the place for each row."""
     candidates = np.flatnonzero(valid)
-    _, first = np.unique(row[candidates], return_index=True)
+    _, first = np.unique(row_of_end[candidates], return_index=True)
     winners = np.sort(candidates[first])
     winner_of_row = np.full(rows, _NEVER)
-    winner_of_row[row[winners]] = winners
+    winner_of_row[row_of_end[winners]] = winners
     return winners, winner_of_row
-
-
-def _is_operators(at: OpAt) -> bool:
-    return at.op.actor is not None
-
-
-def _is_applications(at: OpAt) -> bool:
-    return not (at.op.from_check or _is_operators(at))
 
 
 def _ended(
@@ -211,6 +149,6 @@ def _ended(
 
 
 def _source(at: OpAt) -> Source:
-    if _is_operators(at):
+    if is_operators(at):
         return Source.OPERATOR
     return Source.CHECK if at.op.from_check else Source.END

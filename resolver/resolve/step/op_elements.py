@@ -1,4 +1,7 @@
-"""Ends that ops ask for, as columns: one row for each element of an op."""
+"""Ends that ops ask for, as columns: one row for each element of an op.
+
+`Turns` has the turns by which these ends end halves.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,16 @@ class OpAt(NamedTuple):
     offset: int
     stored_at_ms: int
     op: Op
+
+
+def is_operators(at: OpAt) -> bool:
+    """Whether an operator has written the op."""
+    return at.op.actor is not None
+
+
+def is_applications(at: OpAt) -> bool:
+    """Whether the application has written the op by itself: it is no answer, and no operator's."""
+    return not (at.op.from_check or is_operators(at))
 
 
 @dataclass
@@ -77,8 +90,11 @@ class Ends:
 
 @dataclass
 class Turns:
-    """Elements by their places, and what decides whose turn it is to end a half.
+    """Which end of each half wins, and what decides which ends wait.
 
+    All arrays except `winners` have an entry for each element.
+
+    - `row`: the row of the element's half; -1 if the half is not pending.
     - `valid`: ends that count when their turn comes.
     - `gives_up`: the producer gives up to commit the half fast.
     - `delivered`: the turn of these comes at once.

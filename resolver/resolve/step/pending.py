@@ -20,8 +20,8 @@ from .store import Store
 Indices = npt.NDArray[np.int64]
 
 #: A pending half's row, with times in ms. `immunity` is the half's own, 0 without one.
-#: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row. A
-#: negative number says that the last check was an extra one; its complement is the count.
+#: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row. After
+#: an extra check it holds the complement of the count (`~count`).
 #: `chunk` names the chunk of its message, -1 in memory. `size` is the message's, in bytes.
 ROW = np.dtype(
     [
@@ -60,8 +60,8 @@ class Pending:
         self.rows: Array = np.zeros(0, ROW)
         self.ids: Array = np.zeros(0, object)
         self.groups: Array = np.zeros(0, object)
-        #: Why the policy refuses the message of a half, by half offset. The policy of the batch
-        #: that read the half decides, so the text is kept: settings may change before the end.
+        #: Why the policy refused a half when it was read, by half offset. Later policies don't
+        #: change it.
         self.refusals: dict[int, str] = {}
         self.fast = FastHalves()
         self.alive: Array = np.zeros(0, np.bool_)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...protocol import Element, QuarantineReason, Refused
+from .faults import Faults
 from .op_elements import Array, Ends
 from .queue import Queue
 from .settings import StepSettings
+from .settled import FAST, NONE, OUTCOME
 
 _ERRORS = {
     QuarantineReason.UNKNOWN_HALF: "no half at offset {half} of this queue is pending or settled",
@@ -19,6 +21,28 @@ _ERRORS = {
     QuarantineReason.DELIVERED_TWICE: "the producer has delivered the message of the half at "
     "{half}, which has ended otherwise or has no FAST",
 }
+
+
+def reasons_to_refuse(
+    state: Array,
+    delivered: Array,
+    known: Array,
+    on_pending: Array,
+    before: Array,
+    faults: Faults,
+) -> dict[QuarantineReason, Array]:
+    """Return which elements are refused; `known` is the code of a half that has ended."""
+    done, ends_it = known != NONE, state != NONE
+    twice = done & delivered & (known & FAST == 0)
+    conflicts = done & ends_it & (state != known & OUTCOME)
+    return {
+        QuarantineReason.UNKNOWN_HALF: ~on_pending & ~done,
+        QuarantineReason.GROUP_MISMATCH: before & faults.group,
+        QuarantineReason.TRANSACTION_MISMATCH: before & faults.transaction,
+        QuarantineReason.LATE_END: before & ends_it & faults.none & faults.late,
+        QuarantineReason.CONFLICTING_END: (conflicts & ~twice) | (before & ends_it & faults.lost),
+        QuarantineReason.DELIVERED_TWICE: twice | (before & faults.twice),
+    }
 
 
 def refuse(

@@ -2,10 +2,13 @@
 
 A third bit says that a half was committed fast. It is kept only in segments that have such a half:
 the others keep the form of older versions.
+
+`settle` takes the stored outcomes with which a rebuild starts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import numpy.typing as npt
 
 from ...protocol import Outcome
 from .queue import SEGMENT, Queue
-from .store import Store
+from .store import Changes, Store
 
 Codes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -97,6 +100,29 @@ class Settled:
             codes = np.zeros(SEGMENT, np.uint8) if packed is None else _unpack(packed[_TIME_BYTES:])
             self._codes[segment] = codes
         return codes
+
+
+def settle(
+    state: Mapping[str, bytes],
+    queue: int,
+    offsets: Offsets,
+    outcomes: list[Outcome],
+    fast: list[bool],
+    now_ms: int,
+) -> Changes:
+    """Take transactions as ended, before their halves are read: the start of a rebuild.
+
+    `fast` says which of them their producers have delivered.
+    """
+    store = Store(state)
+    head = Queue.load(store, queue)
+    head.now = max(head.now, now_ms)
+    settled = Settled(store, head)
+    codes = np.array([CODES[outcome] for outcome in outcomes], np.uint8)
+    settled.settle(offsets, codes | np.array(fast, np.uint8) * np.uint8(FAST))
+    settled.save(head.now)
+    head.save(store)
+    return store.changes
 
 
 def _key(segment: int) -> str:

@@ -60,8 +60,6 @@ def let_wait(
     The first `waited` elements are such ends of earlier batches. The messages that these release
     take at most `max_output_bytes` together, but one always fits.
     """
-    if not pending.fast.id.any():
-        return
     free = free_from(pending, fast_ids)
     pending.fast.gave_up[turns.row[turns.gives_up]] = True
     pending.changed[turns.row[turns.gives_up]] = True

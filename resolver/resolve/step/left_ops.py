@@ -1,0 +1,125 @@
+"""Which ops a batch applies, and which it leaves for the next batch (docs/protocol.md, rule 2).
+
+The first op of any of these kinds, and all ops after it, are left:
+
+- a half that it names has not been read, and no fence proves that there is none: `first_ahead`;
+- with the ops before it, it would release more than `max_output_bytes` of messages from the state:
+  `first_too_much`;
+- the ops before it have as many elements as one batch could refuse: `read_ops` stops there.
+
+An op that is left counts as not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ...protocol import StoredRecord, record_bytes
+from .intake import ReadOp
+from .op_elements import Ends
+from .pending import Pending
+from .queue import Queue
+from .settings import StepSettings
+from .store import Store
+
+#: Op offsets that the next batch reads for each applied offset, if ops were left for their size.
+_MORE = 4
+
+
+class Plan(NamedTuple):
+    """The offsets that a batch was planned to read of a queue; an end is one above the last."""
+
+    halves_end: int
+    ops_start: int
+    ops_end: int
+
+
+class ReadOps(NamedTuple):
+    """Ops that were read, fences and malformed ops too, and the ends that they ask for."""
+
+    records: list[ReadOp]
+    ends: Ends
+
+    @classmethod
+    def of(cls, records: list[ReadOp]) -> ReadOps:
+        """Line up the elements of the ops among these records."""
+        return cls(records, Ends.of([record.at for record in records if record.at]))
+
+    def before(self, op: int | None) -> ReadOps:
+        """Return the ops before number `op` of `ends.ops`; all of them for None."""
+        if op is None:
+            return self
+        offset = self.ends.ops[op].offset
+        kept = [record for record in self.records if record.offset < offset]
+        return ReadOps(kept, self.ends.take(self.ends.op < op))
+
+
+def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
+    """Return the start and end offset of the ops to read in a batch with this plan.
+
+    If ops were left, the batch begins with them, and reads not many more than can be applied.
+    """
+    return _ops_range(Queue.load(Store(state), queue), plan)
+
+
+def _ops_range(head: Queue, plan: Plan) -> tuple[int, int]:
+    if head.behind:
+        return head.next_op, min(plan.ops_end, head.next_op + head.behind)
+    return plan.ops_start, plan.ops_end
+
+
+def first_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
+    """Return the first op that names a half behind the halves read, and that no fence has proved.
+
+    Where a fence has, the half does not exist: its element is refused, and holds up nothing.
+    """
+    op_offset = ends.each(lambda at: at.offset, np.int64)
+    ahead = (ends.half >= plan.halves_end) & (op_offset >= head.proved)
+    return int(ends.op[ahead].min()) if ahead.any() else None
+
+
+def first_too_much(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
+    """Return the first op whose messages, with those of the ops before, exceed `max_output_bytes`.
+
+    Only messages stored by earlier batches count, and the first op with such messages always fits.
+    A delivered op needs nothing of the state: its messages are in their topics.
+    """
+    sizes = pending.stored_bytes(pending.find(ends.half))
+    sizes[ends.each(lambda at: at.op.delivered, np.bool_)] = 0
+    of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)
+    total = np.cumsum(of_op)
+    over = np.flatnonzero((total > settings.max_output_bytes) & (total > of_op))
+    return int(over[0]) if len(over) else None
+
+
+def note_left(
+    head: Queue,
+    plan: Plan,
+    stored_ops: list[StoredRecord],
+    applied: int,
+    waits: bool,
+    settings: StepSettings,
+) -> None:
+    """Note the first op that is left, and how many op offsets the next batch reads from there.
+
+    `applied` is the number of applied records in `stored_ops`, which this batch has read. `waits`
+    says that ops wait for halves.
+    """
+    ops_range = _ops_range(head, plan)
+    head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else ops_range[1]
+    # If ops wait for halves, the next batch reads all of them again, as far as its limits allow:
+    # that is cheap. Otherwise ops may be too large: it reads at most `_MORE` for each applied one.
+    again = ops_range[1] - ops_range[0] if waits else 1
+    more = max(again, _MORE * (head.next_op - ops_range[0]))
+    left = head.next_op < plan.ops_end
+    head.behind = max(1, min(more, _most_to_read(stored_ops, settings))) if left else 0
+
+
+def _most_to_read(stored_ops: list[StoredRecord], settings: StepSettings) -> int:
+    """Return how many ops the next batch may read, if they are as large as these."""
+    size = sum(record_bytes(op.key, op.value, op.headers or []) for op in stored_ops)
+    fitting = settings.max_output_bytes * max(1, len(stored_ops)) // max(1, size)
+    return min(settings.max_ops, fitting)
