@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import msgpack
 
+from ..protocol import StoredRecord
+from ..protocol.names import FAST
 from .step import CheckCounts, CheckEvent, Plan, QueueDecisions
 
 
@@ -33,7 +35,12 @@ class QueueFigures(NamedTuple):
 
     @classmethod
     def of(
-        cls, queue: int, plan: Plan, now_ms: int, has_fast: bool, decisions: QueueDecisions
+        cls,
+        queue: int,
+        plan: Plan,
+        now_ms: int,
+        halves: list[StoredRecord],
+        decisions: QueueDecisions,
     ) -> QueueFigures:
         """Return the figures of a queue by what was read and what its step decided."""
         return cls(
@@ -46,7 +53,7 @@ class QueueFigures(NamedTuple):
             now_ms,
             decisions.watermark_ms,
             decisions.wake_at_ms,
-            has_fast,
+            _has_fast(halves),
             decisions.check_counts,
         )
 
@@ -62,3 +69,8 @@ class QueueFigures(NamedTuple):
         *figures, counts = msgpack.unpackb(packed)
         events = {(group, CheckEvent(event)): count for group, event, count in counts}
         return cls._make((*figures, CheckCounts(events)))
+
+
+def _has_fast(halves: list[StoredRecord]) -> bool:
+    """Whether there is a half that its producer may commit fast, be it malformed otherwise."""
+    return any(name == FAST for half in halves for name, _ in half.headers or ())

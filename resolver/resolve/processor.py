@@ -7,27 +7,25 @@ records, `step/step.py` decides, and `delivery/packed.py` packs the decisions fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-import msgpack
 import numpy as np
 from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ..protocol import FAST_DELIVERY, Names, Outcome, StoredRecord
-from ..protocol.names import FAST
 from ..settings import Settings
 from ..spark.failure import sent_whole
 from .delivery.packed import Batch, pack
 from .figures import QueueFigures
 from .garbage import collection_put_off
 from .planned_settings import PlannedSettings
-from .reader import Range, RangeReader, Seen
+from .queue_state import QueueState
+from .reader import Range, RangeReader
 from .source import RANGES
-from .step import Changes, Plan, QueueDecisions, ops_to_read, settle, step
+from .step import Plan, QueueDecisions, ops_to_read, settle, step
 
 #: A batch's rows for delivery. Each queue with input has at least one row, a part of its decisions.
 #: `wake_at_ms` is when to wake the queue, in ms by the driver's clock; -1 is never. `fence_ops` is
@@ -39,15 +37,10 @@ DECISIONS = (
 )
 #: Most bytes of a quarantined record: 1 MiB, and room for the marks.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
-# Types, not text: the JVM would parse text again in each task.
-_KEY = StructType([StructField("key", StringType())])
-_VALUE = StructType([StructField("value", BinaryType())])
 _GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
-#: Key of the records read last, in the state beside the step's own keys.
-_SEEN = "seen"
 _reader: RangeReader | None = None
-#: Connection to the state of the worker's last task: see `QueueProcessor.close`.
-_connection: Any = None
+#: Spark's client for the state of the worker's last task: see `QueueProcessor.close`.
+_state_client: Any = None
 
 
 class QueueProcessor(StatefulProcessor):
@@ -61,7 +54,7 @@ class QueueProcessor(StatefulProcessor):
         fence_secret: str,
         is_rebuild: bool,
     ) -> None:
-        self._kafka = settings
+        self._settings = settings
         self._is_rebuild = is_rebuild
         self._fence_secret = fence_secret
         self._planned = planned
@@ -69,9 +62,9 @@ class QueueProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the queue's state."""
-        global _connection
-        _connection = cast(Any, handle)._statefulProcessorApiClient
-        self._state = _State(handle.getMapState("state", _KEY, _VALUE))
+        global _state_client
+        _state_client = cast(Any, handle)._statefulProcessorApiClient
+        self._state = QueueState.open(handle)
 
     def close(self) -> None:
         """Leave the connection to the state open: Spark closes it at the end of the task.
@@ -81,7 +74,7 @@ class QueueProcessor(StatefulProcessor):
         Then each task leaves a socket open, until no port is left (SPARK-58932, mended in Spark
         4.2.1).
         """
-        _connection.set_handle_state = lambda _state: None
+        _state_client.set_handle_state = lambda _state: None
 
     def handleInitialState(
         self,
@@ -113,54 +106,24 @@ class QueueProcessor(StatefulProcessor):
     def _resolve(self, queue: int, halves_start: int, plan: Plan, now: int) -> list[Row]:
         """Read a queue's records, run the step over them, return the rows of its decisions."""
         batch = _batch()
-        settings = self._planned.at(batch.batch_id)
+        step_settings = self._planned.at(batch.batch_id)
         halves = Range(halves_start, plan.halves_end)
         ops = Range(*ops_to_read(self._state, queue, plan))
         seen = self._state.seen()
-        read = _records(self._kafka).read(queue, halves, ops, seen)
+        read = _reader_for(self._settings).read(queue, halves, ops, seen)
+        secret, is_rebuild = self._fence_secret, self._is_rebuild
         changes, decisions = step(
-            self._state, queue, plan, *read, now, settings, self._fence_secret, self._is_rebuild
+            self._state, queue, plan, *read, now, step_settings, secret, is_rebuild
         )
-        self._state.apply(changes | {_SEEN: msgpack.packb(seen)})
-        parts = pack(decisions, Names(settings.topic_prefix), batch, _QUARANTINE_BYTES)
-        figures = QueueFigures.of(queue, plan, now, _has_fast(read[0]), decisions)
+        self._state.apply(changes)
+        self._state.keep_seen(seen)
+        parts = pack(decisions, Names(step_settings.topic_prefix), batch, _QUARANTINE_BYTES)
+        figures = QueueFigures.of(queue, plan, now, read[0], decisions)
         wake_at_ms = _by_our_clock(decisions.wake_at_ms, now, *read)
         return list(_rows(decisions, wake_at_ms, figures, parts))
 
 
-class _State(Mapping[str, bytes]):
-    """A queue's map state, as the step reads it."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def __getitem__(self, key: str) -> bytes:
-        value = self._state.getValue((key,))
-        if value is None:
-            raise KeyError(key)
-        return bytes(value[0])
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for (key,) in self._state.keys())  # noqa: SIM118 - Spark's MapState is no dict
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def seen(self) -> dict[str, Seen]:
-        """Return the record read last from each of the queue's topics."""
-        packed = self.get(_SEEN, b"\x80")
-        return {topic: Seen(*record) for topic, record in msgpack.unpackb(packed).items()}
-
-    def apply(self, changes: Changes) -> None:
-        """Write the changes of a step."""
-        for key, value in changes.items():
-            if value is None:
-                self._state.removeKey((key,))
-            else:
-                self._state.updateValue((key,), (value,))
-
-
-def _records(settings: Settings) -> RangeReader:
+def _reader_for(settings: Settings) -> RangeReader:
     """Return this worker's reader: Spark keeps a worker for many tasks."""
     global _reader
     if _reader is None or not _reader.is_for(settings):
@@ -173,17 +136,13 @@ def _records(settings: Settings) -> RangeReader:
 def _by_our_clock(wake_at_ms: int | None, now_ms: int, *read: list[StoredRecord]) -> int | None:
     """Return when to wake the queue by the driver's clock; `wake_at_ms` is by Kafka's clock.
 
-    Kafka's clock is ahead at least by the time from the batch's planning to its last records.
+    A `stored_at` after the planning shows how far, at least, Kafka's clock is ahead of the
+    driver's.
     """
     if wake_at_ms is None:
         return None
     stored_at = max((records[-1].stored_at_ms for records in read if records), default=now_ms)
     return max(0, wake_at_ms - max(0, stored_at - now_ms))
-
-
-def _has_fast(halves: list[StoredRecord]) -> bool:
-    """Whether there is a half that its producer may commit fast, be it malformed otherwise."""
-    return any(name == FAST for half in halves for name, _ in half.headers or ())
 
 
 def _rows(

@@ -1,11 +1,12 @@
-"""Problems with reading a queue's records, each with its remedy.
+"""What goes wrong while `reader.py` reads a queue's records: errors and silence.
 
-`problem_of` raises an error that another attempt does not heal. After any other `reader.py` waits
-on, and after some silence a new client asks.
+`problem_of` raises an error that another attempt does not heal. After any other error the reader
+waits on. `Silence` says when a new client is to ask.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
@@ -14,6 +15,11 @@ from ..errors import ResolverError
 
 REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
 SEE_BROKER = "see that its broker is up, and start again"
+
+#: Seconds without a record after which a new client asks; each next client has half as long again.
+#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
+#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
+_ANEW_SECONDS, _GROWTH = 1.0, 1.5
 
 
 class Problem(NamedTuple):
@@ -54,3 +60,22 @@ def problem_of(message: Any) -> Problem:
             remedy=remedy,
         )
     return Problem(str(error.str()), SEE_BROKER)
+
+
+class Silence:
+    """The time without a record, and the time for the next client to ask."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._step = self._anew_after = _ANEW_SECONDS
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+    def is_time_for_another_client(self) -> bool:
+        """Whether the last client has had its time; the next client has half as long again."""
+        if self.seconds() <= self._anew_after:
+            return False
+        self._step *= _GROWTH
+        self._anew_after = self.seconds() + self._step
+        return True

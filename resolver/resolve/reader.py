@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +16,8 @@ from ..kafka.clients import client_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
-from .read_problems import REBUILD, SEE_BROKER, Problem, problem_of
+from .lost_records import Place, Seen, bring_up_to_date
+from .read_problems import REBUILD, SEE_BROKER, Problem, Silence, problem_of
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +25,6 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 0.5
 #: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
 _PATIENCE_SECONDS = 120.0
-#: Seconds without a record after which a new client asks; each next client has half as long again.
-#: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
-#: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
-_ANEW_SECONDS, _GROWTH = 1.0, 1.5
-
-_Place = tuple[str, int]
 
 
 class Range(NamedTuple):
@@ -40,44 +34,18 @@ class Range(NamedTuple):
     end: int
 
 
-class Seen(NamedTuple):
-    """The offset of a record that was read, and the epoch of the leader that stored it."""
-
-    offset: int
-    epoch: int
-
-
 @dataclass
 class _Reading:
     """One read: the ranges left, the records found and the last message, by partition."""
 
-    left: dict[_Place, Range]
-    found: dict[_Place, list[StoredRecord]]
-    last: dict[_Place, Any] = field(default_factory=dict)
+    left: dict[Place, Range]
+    found: dict[Place, list[StoredRecord]]
+    last: dict[Place, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: dict[_Place, Range]) -> _Reading:
+    def of(cls, asked: dict[Place, Range]) -> _Reading:
         left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
         return cls(left, {place: [] for place in asked})
-
-
-class _Silence:
-    """The time without a record, and the time for the next client to ask."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-        self._step = self._anew_after = _ANEW_SECONDS
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._since
-
-    def is_time_for_another_client(self) -> bool:
-        """Whether the last client has had its time; the next client has half as long again."""
-        if self.seconds() <= self._anew_after:
-            return False
-        self._step *= _GROWTH
-        self._anew_after = self.seconds() + self._step
-        return True
 
 
 class RangeReader:
@@ -129,7 +97,7 @@ class RangeReader:
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
         reading = self._all_of(asked)
         if seen is not None:
-            self._bring_up_to_date(seen, reading.last)
+            bring_up_to_date(seen, reading.last, self._first_offset, self._message_at)
         halves_found, ops_found = reading.found.values()
         return halves_found, ops_found
 
@@ -137,17 +105,8 @@ class RangeReader:
         """Close the connections."""
         self._consumer.close()
 
-    def _bring_up_to_date(self, seen: dict[str, Seen], last: dict[_Place, Any]) -> None:
-        for place, message in last.items():
-            epoch, before = message.leader_epoch(), seen.get(place[0])
-            if epoch is None:
-                continue  # the broker has no epochs
-            if before is not None and epoch != before.epoch:
-                self._see_still_there(place, before)
-            seen[place[0]] = Seen(message.offset(), epoch)
-
-    def _see_still_there(self, place: _Place, before: Seen) -> None:
-        """Read the record `before` again, since another leader has stored a record after it."""
+    def _first_offset(self, place: Place) -> int:
+        """Return the first offset that Kafka still has of a partition."""
         try:
             partition = TopicPartition(*place)
             first, _ = self._consumer.get_watermark_offsets(partition, self._patience_seconds)
@@ -156,17 +115,13 @@ class RangeReader:
                 f"where {place} begins is not known: {error}",
                 remedy=SEE_BROKER,
             ) from error
-        if before.offset < first:
-            return  # deleted since then, as old enough
-        message = self._all_of({place: Range(before.offset, before.offset + 1)}).last.get(place)
-        if message is None or message.leader_epoch() != before.epoch:
-            raise ResolverError(
-                f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
-                "were read, and has others in their place, so transactions may be lost",
-                remedy=REBUILD,
-            )
+        return first
 
-    def _all_of(self, asked: dict[_Place, Range]) -> _Reading:
+    def _message_at(self, place: Place, offset: int) -> Any:
+        """Return a partition's message at an offset; None if there is none to read."""
+        return self._all_of({place: Range(offset, offset + 1)}).last.get(place)
+
+    def _all_of(self, asked: dict[Place, Range]) -> _Reading:
         reading = _Reading.of(asked)
         self._assign(reading)
         try:
@@ -183,14 +138,14 @@ class RangeReader:
         )
 
     def _read(self, reading: _Reading) -> None:
-        silence, error = _Silence(), Problem("", SEE_BROKER)
+        silence, error = Silence(), Problem("", SEE_BROKER)
         while reading.left:
             # `consume` waits for the full number: wait for one record, then take those fetched.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
             heard = [self._take(message, reading) for message in messages]
             if None in heard:
-                silence = _Silence()
+                silence = Silence()
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
                 raise self._away(reading, error)
@@ -241,7 +196,7 @@ class RangeReader:
             )
         return None
 
-    def _finish(self, place: _Place, left: dict[_Place, Range]) -> None:
+    def _finish(self, place: Place, left: dict[Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])
         del left[place]
 

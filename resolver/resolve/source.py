@@ -18,16 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from ..errors import RecordsAway, ResolverError
+from ..errors import RecordsAway
 from ..kafka.end_offsets import EndOffsets, Offsets, all_offsets
 from ..protocol import Names
 from ..settings import Settings
 from ..spark.failure import sent_whole
-from .record_sizes import RangeRow, RecordSizes
+from .batch_limits import BatchLimits, RangeRow
 
 logger = logging.getLogger(__name__)
 
-#: A row for each queue with new records: the first half to read, then the fields of `step.Plan`.
+#: A row for each queue with new records: start and end offsets of its halves, then of its ops.
+#: The fields after `halves_start` are those of `step.Plan`.
 RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -41,7 +42,10 @@ def ranges(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def _source(settings: Settings) -> type[DataSource]:
-    """Return the source's class; it carries the settings, since plans would show options."""
+    """Return the source's class.
+
+    The class carries the settings, because Spark would show options in its plans.
+    """
 
     class Queues(DataSource):
         @classmethod
@@ -58,16 +62,18 @@ def _source(settings: Settings) -> type[DataSource]:
 
 
 class Ranges(SimpleDataSourceStreamReader):
-    """Plans batches: asks Kafka where the topics end, and shares the limits among new records."""
+    """Plans batches.
+
+    It asks Kafka where the topics end, and divides a batch's limit among the partitions.
+    """
 
     def __init__(self, settings: Settings) -> None:
         names = Names(settings.topic_prefix)
         self._half, self._op = names.half, names.op
         self._queues = [str(queue) for queue in range(settings.queues)]
-        self._limit = settings.max_offsets_per_trigger
         self._settings = settings
         self._ends = EndOffsets(settings)
-        self._sizes = RecordSizes(settings)
+        self._limits = BatchLimits(settings)
 
     def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
         """Pickle without the connection: Spark sends this object to tasks too."""
@@ -93,15 +99,14 @@ class Ranges(SimpleDataSourceStreamReader):
         return iter(rows)
 
     def _within_limits(self, start: Offsets, ends: Offsets) -> Offsets:
-        end = _shared(start, ends, self._limit)
+        """Return where the batch ends: at `start`, if a queue's records do not come."""
         try:
-            most = self._sizes.most_records(list(self.readBetweenOffsets(start, end)))
+            return self._limits.end_of_batch(start, ends, self.readBetweenOffsets)
         except RecordsAway as away:
-            seconds = self._sizes.pause_of(away.queue)
+            seconds = self._limits.pause_of(away.queue)
             logger.warning("planned without queue %d for %.0f s: %s", away.queue, seconds, away)
             self._ends.leave_out([str(away.queue)], seconds)
             return start
-        return end if most is None else _shared(start, end, most)
 
 
 class _SentRanges(Ranges):
@@ -114,31 +119,3 @@ class _SentRanges(Ranges):
     @sent_whole()
     def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
         return super().read(start)
-
-
-def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
-    """Return how far a batch reads: to the ends, or the same share of each partition.
-
-    An op and its half are about as far behind, so about the same batch reads both.
-    """
-    new = {
-        (topic, queue): end - start[topic][queue]
-        for topic, of_queues in ends.items()
-        for queue, end in of_queues.items()
-    }
-    for (topic, queue), count in new.items():
-        if count < 0:
-            raise ResolverError(
-                f"partition {queue} of {topic} ends at {ends[topic][queue]}, and was read up to "
-                f"{start[topic][queue]}: it was made anew or has lost records, so transactions "
-                "may be lost",
-                remedy="start with --rebuild, on a new checkpoint, to go on with what is left",
-            )
-    total = sum(new.values())
-    if total <= limit:
-        return ends
-    end: Offsets = {topic: {} for topic in ends}
-    for (topic, queue), count in new.items():
-        share = max(1, count * limit // total) if count else 0
-        end[topic][queue] = start[topic][queue] + share
-    return end

@@ -459,5 +459,5 @@ def _message(topic: str, value: bytes) -> Output:
 
 def _parts(*messages: Output) -> list[bytes]:
     """Pack messages as the workers do."""
-    half = msgpack.packb([])
-    return [msgpack.packb([Decision(message, None, half) for message in messages])]
+    half_headers = msgpack.packb([])
+    return [msgpack.packb([Decision(message, None, half_headers) for message in messages])]

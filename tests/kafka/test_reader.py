@@ -21,7 +21,8 @@ from resolver.kafka.clients import admin_client
 from resolver.kafka.end_offsets import Offsets
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Record, StoredRecord
-from resolver.resolve.reader import Range, RangeReader, Seen
+from resolver.resolve.lost_records import Seen
+from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.source import Ranges
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until

@@ -40,7 +40,7 @@ def _end(outcome: Outcome = Outcome.COMMIT, is_fast: bool = False) -> Ended:
 
 def test_a_fast_commit_is_its_resolution_alone() -> None:
     fast, plain = _packed(_end(is_fast=True), _end())
-    assert (fast.message, fast.half) == (None, None)
+    assert (fast.message, fast.half_headers) == (None, None)
     assert fast.resolution is not None and plain.resolution is not None
     said = decode_resolution(fast.resolution.value)
     assert (said.outcome, said.source, said.delivery) == (Outcome.COMMIT, Source.END, FAST_DELIVERY)
@@ -71,7 +71,7 @@ def test_a_fast_commit_is_not_parked_with_its_topic() -> None:
 def test_a_fast_commit_stays_what_it_is_where_some_of_its_batch_is_visible() -> None:
     fast, plain = _packed(_end(is_fast=True), _end())
     visible = Visible(frozenset({("orders.placed", b"2:17", b"id")}), NAMES)
-    assert visible.settle([fast, plain]) == [fast, Decision(None, plain.resolution)]
+    assert visible.keep_visible_ends([fast, plain]) == [fast, Decision(None, plain.resolution)]
     assert visible.rest([fast]) == [fast]
 
 

@@ -46,12 +46,14 @@ class Activity:
 
     def count(self, written: Sequence[Decision]) -> None:
         """Count decisions whose Kafka transaction is committed."""
-        commits = [decision for decision in written if decision.half and decision.resolution]
+        commits = [
+            decision for decision in written if decision.half_headers and decision.resolution
+        ]
         self._committed += len(commits)
         self._time(commits)
         for decision in written:
-            message, resolution, half = decision
-            if half and resolution:
+            message, resolution, half_headers = decision
+            if half_headers and resolution:
                 continue
             if decision.is_fast:
                 self._fast += 1

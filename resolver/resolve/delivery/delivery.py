@@ -67,9 +67,9 @@ class Marked(NamedTuple):
 
 @dataclass
 class _Batch:
-    """Decisions to be written with a marker; once `is_begun`, some of them may be visible.
+    """Decisions and their marker. Once `is_begun`, consumers may see some.
 
-    `released` is the topic whose parked messages they are, None for a batch of the query.
+    `released` is the parked topic to which the messages go, or None for a batch of the query.
     """
 
     decisions: list[Decision]
@@ -215,11 +215,11 @@ class Delivery:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
         if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
             return
-        # A commit whose topic is well passes the next five calls unchanged.
+        # For a commit whose topic is well, the calls up to `_send` change nothing.
         self._check_topics.make(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
-        deliverable, narrow = self._undeliverable.writable(visible.settle(diverted))
+        deliverable, narrow = self._undeliverable.writable(visible.keep_visible_ends(diverted))
         rest = visible.rest(deliverable)
         was_begun, batch.is_begun = batch.is_begun, True
         try:
@@ -227,10 +227,14 @@ class Delivery:
         except (Stalled, ProduceRefused):
             batch.is_begun = was_begun  # this attempt sent no commit
             raise
-        self._parking.lane.wrote(rest)
-        self._notices.count(rest)
-        self.activity.count(rest)
-        self._spans.tell(rest)
+        self._note_written(rest)
+
+    def _note_written(self, written: list[Decision]) -> None:
+        """Do the bookkeeping after the commit: what is parked, what ended badly, what was done."""
+        self._parking.lane.wrote(written)
+        self._notices.count(written)
+        self.activity.count(written)
+        self._spans.tell(written)
 
     def _has_succeeded(self, batch: _Batch, found: Marker) -> bool:
         """Whether a marker that was found after a failure says that nothing is left to write."""
@@ -256,7 +260,7 @@ class Delivery:
         return found
 
     def _send(self, messages: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
-        marker = replace(marker, lane=self._parking.lane.begin)
+        marker = replace(marker, lane=self._parking.begin)
         self._current.producer.write(messages, marker, narrow)
         self._current.drop_if_spent(marker)
 

@@ -38,7 +38,7 @@ def identities(decision: Decision, names: Names) -> Iterator[Identity]:
     for message in (decision.message, decision.resolution):
         if message is not None and (own := identity_of(message, names)) is not None:
             yield own
-    if decision.half is not None:
+    if decision.half_headers is not None:
         yield from given_up(decision, names)
 
 

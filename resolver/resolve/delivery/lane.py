@@ -219,10 +219,10 @@ class Lane:
         ]
 
     def _diverted(self, decision: Decision, max_bytes: int | None) -> Decision:
-        message, resolution, half = decision
-        if message is None or resolution is None or half is None:
+        message, resolution, half_headers = decision
+        if message is None or resolution is None or half_headers is None:
             raise ValueError("only a commit can be parked")
-        headers: Headers = list(msgpack.unpackb(half, use_list=False))
+        headers: Headers = list(msgpack.unpackb(half_headers, use_list=False))
         said = decode_resolution(resolution.value)
         record = as_output(parked_record(said, message.key, message.value, headers, self._names))
         if max_bytes is not None and record.batch_bytes > max_bytes:
@@ -316,8 +316,8 @@ class Lane:
 
 
 def _is_commit_to(topics: Set[str], decision: Decision) -> bool:
-    message, resolution, half = decision
-    if message is None or resolution is None or half is None:
+    message, resolution, half_headers = decision
+    if message is None or resolution is None or half_headers is None:
         return False
     return message.topic in topics
 

@@ -68,13 +68,14 @@ class Output(NamedTuple):
 class Decision(NamedTuple):
     """One decision as the records that say it: a message, a resolution, or both.
 
-    A commit has in `half` its half's headers, packed: they are needed if it proves undeliverable. A
-    fast commit has no message, since its producer has delivered that.
+    A commit keeps its half's headers in `half_headers`, packed. An undeliverable message or a
+    parked one needs them. A fast commit has neither message nor headers: its producer has
+    delivered the message.
     """
 
     message: Output | None
     resolution: Output | None = None
-    half: bytes | None = None
+    half_headers: bytes | None = None
 
     @property
     def is_fast(self) -> bool:
@@ -86,10 +87,10 @@ class Decision(NamedTuple):
     def undeliverable(self, error: str, names: Names) -> Decision:
         """Return the decision of a commit that can't be delivered."""
         message, resolution = self.message, self.resolution
-        if message is None or resolution is None or self.half is None:
+        if message is None or resolution is None or self.half_headers is None:
             raise ValueError("only a commit can be undeliverable")
         said = decode_resolution(resolution.value)
-        headers: Headers = list(msgpack.unpackb(self.half, use_list=False))
+        headers: Headers = list(msgpack.unpackb(self.half_headers, use_list=False))
         half = decode_half(message.key, message.value, headers, names.prefix)
         at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
         given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
@@ -125,8 +126,8 @@ def pack(decisions: QueueDecisions, names: Names, batch: Batch, max_bytes: int) 
 def unpack(packed: bytes) -> list[Decision]:
     """Undo `pack`."""
     return [
-        Decision(message and Output._make(message), said and Output._make(said), half)
-        for message, said, half in msgpack.unpackb(packed, use_list=False)
+        Decision(message and Output._make(message), said and Output._make(said), half_headers)
+        for message, said, half_headers in msgpack.unpackb(packed, use_list=False)
     ]
 
 
@@ -157,10 +158,10 @@ def _ended(ended: Ended, names: Names, batch: Batch, packer: msgpack.Packer) -> 
 
 def _size(row: _Row) -> int:
     """Return the approximate bytes of a decision; its half's headers stand for a message's."""
-    record, _, half = row
+    record, _, half_headers = row
     if record is None:
         return 0
-    return len(record.key or b"") + len(record.value or b"") + 2 * len(half or b"")
+    return len(record.key or b"") + len(record.value or b"") + 2 * len(half_headers or b"")
 
 
 def _resolution(ended: Ended, batch: Batch) -> Resolution:

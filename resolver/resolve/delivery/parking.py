@@ -27,6 +27,11 @@ class Parking:
         self.stalls = Stalls(settings, targets)
         self.lane = Lane(settings)
 
+    @property
+    def begin(self) -> int:
+        """The lane's offset before which no parked message waits."""
+        return self.lane.begin
+
     def load(self, begin: int | None) -> None:
         """Find out which messages are parked; none before the lane's offset `begin`."""
         self._targets.look_up({self._lane_topic})  # ask now: the cluster may not answer later
@@ -56,7 +61,9 @@ class Parking:
         self, decisions: list[Decision], released: str | None, is_begun: bool
     ) -> None:
         """Park topics that, as the cluster says itself, take no records; before writing to them."""
-        topics = {one.message.topic for one in decisions if one.half is not None and one.message}
+        topics = {
+            one.message.topic for one in decisions if one.half_headers is not None and one.message
+        }
         targets = self._targets.look_up(topics - self.lane.topics - {released})
         suspects = {topic for topic, target in targets.items() if target.stalled or is_begun}
         if suspects and (found := self.stalls.find(suspects)):

@@ -53,8 +53,8 @@ class Spans:
             return
         now_ns = self._clock_ns()
         try:
-            for message, resolution, half in written:
-                if message and resolution and half and (sender := _sampled(message)):
+            for message, resolution, half_headers in written:
+                if message and resolution and half_headers and (sender := _sampled(message)):
                     said = decode_resolution(resolution.value)
                     self._tell(self._tracer, message, said, sender, now_ns)
         except Exception as error:  # the batch is delivered, whatever becomes of its spans

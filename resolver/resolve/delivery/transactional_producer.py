@@ -7,12 +7,9 @@ Last station: consumers read the messages in their real topics. Checks go to the
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...kafka.clients import PROMPT_OPTIONS, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
+from ...kafka.in_time import in_time
 from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
 from ...settings import Settings
@@ -40,7 +38,7 @@ _POLL_SECONDS = 0.1
 
 
 class Narrow(NamedTuple):
-    """Limits on records on their way: so many bytes per topic at a time, some messages alone."""
+    """The most bytes in flight for each topic, and messages of which each is sent alone."""
 
     topics: Mapping[str, int]
     alone: Set[Output] = frozenset()
@@ -89,9 +87,10 @@ class TransactionalProducer:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a late request may reach Kafka in the next transaction: make a new producer.
+        """Whether a late request may join the next transaction.
 
-        Kafka refuses such a request only once a newer producer has raised the epoch.
+        If so, the caller makes a new producer. Kafka refuses such a request only once a newer
+        producer has raised the epoch.
         """
         return self._epoch.is_spent
 
@@ -174,7 +173,12 @@ class TransactionalProducer:
         send_offsets = self._producer.send_offsets_to_transaction
         seconds = self._patience.answer_seconds
         with self._epoch.timed():
-            _in_time(lambda: send_offsets(positions, metadata, seconds), seconds)
+            in_time(
+                lambda: send_offsets(positions, metadata, seconds),
+                seconds,
+                name="send offsets",
+                failure="the offsets were not sent",
+            )
 
     def _flush(self) -> None:
         """Wait until each record is acknowledged, as long as acknowledgements keep coming.
@@ -239,26 +243,3 @@ class TransactionalProducer:
         if self._failures:
             topic, error = self._failures[0]
             raise KafkaException(KafkaError(error.code(), f"{topic}: {error.str()}"))
-
-
-def _in_time(call: Callable[[], None], seconds: float) -> None:
-    """Make a call that may never come back after a broker's restart, whatever its own limit.
-
-    The cause is librdkafka's issue 5456. Raises `KafkaException`, also if the call does not come
-    back: its thread is left behind.
-    """
-    done: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            call()
-            done.set_result(None)
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="send offsets", daemon=True).start()
-    try:
-        done.result(seconds + 1)
-    except FutureTimeout:
-        said = f"the offsets were not sent within {seconds:.0f} s"
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None

@@ -29,30 +29,32 @@ class Visible(NamedTuple):
     found: frozenset[Identity]
     names: Names
 
-    def settle(self, decisions: list[Decision]) -> list[Decision]:
+    def keep_visible_ends(self, decisions: list[Decision]) -> list[Decision]:
         """Keep visible ends: a delivered commit stays delivered, a given-up commit given up."""
-        return [self._settled(decision) for decision in decisions] if self.found else decisions
+        if not self.found:
+            return decisions
+        return [self._with_visible_end(decision) for decision in decisions]
 
     def rest(self, decisions: list[Decision]) -> list[Decision]:
         """Return the records that are not visible yet."""
         return [self._unwritten(decision) for decision in decisions] if self.found else decisions
 
-    def _settled(self, decision: Decision) -> Decision:
+    def _with_visible_end(self, decision: Decision) -> Decision:
         message = decision.message
-        if message is None or decision.half is None:
+        if message is None or decision.half_headers is None:
             return decision
         if self._has(message):
-            return decision._replace(message=None, half=None)
+            return decision._replace(message=None, half_headers=None)
         if self.found.isdisjoint(given_up(decision, self.names)):
             return decision
         return decision.undeliverable("so it was found before", self.names)
 
     def _unwritten(self, decision: Decision) -> Decision:
-        message, resolution, half = decision
+        message, resolution, half_headers = decision
         return Decision(
             None if message is None or self._has(message) else message,
             None if resolution is None or self._has(resolution) else resolution,
-            half,
+            half_headers,
         )
 
     def _has(self, message: Output) -> bool:

@@ -1,12 +1,19 @@
-"""The sizes of records that a batch would read: Kafka does not report them, so some are read."""
+"""How much a batch reads: within a number of records and a number of bytes.
+
+Kafka does not report the sizes of records, so some are read.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
+from ..errors import ResolverError
+from ..kafka.end_offsets import Offsets
 from ..protocol import StoredRecord, record_bytes
 from ..settings import Settings
+from .read_problems import REBUILD
 from .reader import Range, RangeReader
 
 #: If a batch could exceed `max_bytes_per_trigger` with records of `_LARGE_BYTES` each, planning
@@ -29,36 +36,51 @@ _AWAY_SECONDS, _MOST_AWAY_SECONDS = 5.0, 60.0
 RangeRow = tuple[int, int, int, int, int]
 
 
-class RecordSizes:
-    """Keeps a batch below `max_bytes_per_trigger`, by an estimate of its records' average size."""
+class BatchLimits:
+    """Keeps a batch below `max_offsets_per_trigger` and `max_bytes_per_trigger`.
+
+    The bytes follow from an estimate of the records' average size.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._limit = settings.max_bytes_per_trigger
+        self._most_offsets = settings.max_offsets_per_trigger
+        self._most_bytes = settings.max_bytes_per_trigger
         self._reader: RangeReader | None = None
         self._record_bytes = 1.0
         self._sample_after = 0.0
         # Seconds that each queue was left out, by queue, until its records come.
         self._away_seconds: dict[int, float] = {}
 
-    def most_records(self, rows: list[RangeRow]) -> int | None:
-        """Return how many records a batch may have; None if it may have all of these.
+    def end_of_batch(
+        self,
+        start: Offsets,
+        ends: Offsets,
+        rows: Callable[[Offsets, Offsets], Iterable[RangeRow]],
+    ) -> Offsets:
+        """Return how far the batch after `start` reads; `rows` gives the rows between two offsets.
 
         Raises `RecordsAway` if a queue's records do not come.
         """
-        count = sum(_count(row) for row in rows)
-        if count * _LARGE_BYTES <= self._limit:
-            return None
-        if self._is_to_sample(rows, count):
-            self._sample(rows, count)
-        most = int(self._limit / self._record_bytes)
-        return None if count <= most else most
+        end = _shared(start, ends, self._most_offsets)
+        most = self._most_records(list(rows(start, end)))
+        return end if most is None else _shared(start, end, most)
 
     def pause_of(self, queue: int) -> float:
         """Return for how many seconds to leave out a queue whose records did not come."""
         last = self._away_seconds.get(queue, _AWAY_SECONDS / 2)
         seconds = self._away_seconds[queue] = min(_MOST_AWAY_SECONDS, last * 2)
         return seconds
+
+    def _most_records(self, rows: list[RangeRow]) -> int | None:
+        """Return how many records a batch may have; None if it may have all of these."""
+        count = sum(_count(row) for row in rows)
+        if count * _LARGE_BYTES <= self._most_bytes:
+            return None
+        if self._is_to_sample(rows, count):
+            self._sample(rows, count)
+        most = int(self._most_bytes / self._record_bytes)
+        return None if count <= most else most
 
     def _is_to_sample(self, rows: list[RangeRow], count: int) -> bool:
         # Sample a queue that was away: in a batch, missing records would hold up all queues.
@@ -82,6 +104,40 @@ class RecordSizes:
                 known.extend(read)
         self._away_seconds.pop(queue, None)
         return sum(map(_extrapolated, both, sampled))
+
+
+def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
+    """Return how far a batch reads: to the ends, or the same share of each partition.
+
+    An op and its half are about as far behind, so about the same batch reads both.
+    """
+    new = _new_records(start, ends)
+    total = sum(new.values())
+    if total <= limit:
+        return ends
+    end: Offsets = {topic: {} for topic in ends}
+    for (topic, queue), count in new.items():
+        share = max(1, count * limit // total) if count else 0
+        end[topic][queue] = start[topic][queue] + share
+    return end
+
+
+def _new_records(start: Offsets, ends: Offsets) -> dict[tuple[str, str], int]:
+    """Return the number of new records, by topic and queue."""
+    new = {
+        (topic, queue): end - start[topic][queue]
+        for topic, of_queues in ends.items()
+        for queue, end in of_queues.items()
+    }
+    for (topic, queue), count in new.items():
+        if count < 0:
+            raise ResolverError(
+                f"partition {queue} of {topic} ends at {ends[topic][queue]}, and was read up to "
+                f"{start[topic][queue]}: it was made anew or has lost records, so transactions "
+                "may be lost",
+                remedy=REBUILD,
+            )
+    return new
 
 
 def _count(row: RangeRow) -> int:

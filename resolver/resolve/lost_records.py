@@ -1,0 +1,62 @@
+"""A partition that has lost its last records, and has others in their place.
+
+Kafka may lose acknowledged records, as when a machine loses its power. Another leader then stores
+other records at their offsets. So the record that was read last is read once more when the leader's
+epoch has changed: it must still have its own epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import ResolverError
+from .read_problems import REBUILD
+
+#: A partition: its topic and its number.
+Place = tuple[str, int]
+
+
+class Seen(NamedTuple):
+    """The offset of a record that was read, and the epoch of the leader that stored it."""
+
+    offset: int
+    epoch: int
+
+
+def bring_up_to_date(
+    seen: dict[str, Seen],
+    last: dict[Place, Any],
+    first_offset: Callable[[Place], int],
+    message_at: Callable[[Place, int], Any],
+) -> None:
+    """Note in `seen`, by topic, the `last` message that was read from each partition.
+
+    Raises `ResolverError` if the record that `seen` had is lost. `first_offset` and `message_at`
+    ask Kafka: they return a partition's first offset, and its message at an offset, or None.
+    """
+    for place, message in last.items():
+        epoch, before = message.leader_epoch(), seen.get(place[0])
+        if epoch is None:
+            continue  # the broker has no epochs
+        if before is not None and epoch != before.epoch:
+            _see_still_there(place, before, first_offset, message_at)
+        seen[place[0]] = Seen(message.offset(), epoch)
+
+
+def _see_still_there(
+    place: Place,
+    before: Seen,
+    first_offset: Callable[[Place], int],
+    message_at: Callable[[Place, int], Any],
+) -> None:
+    """Read the record `before` again, since another leader has stored a record after it."""
+    if before.offset < first_offset(place):
+        return  # deleted since then, as old enough
+    message = message_at(place, before.offset)
+    if message is None or message.leader_epoch() != before.epoch:
+        raise ResolverError(
+            f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
+            "were read, and has others in their place, so transactions may be lost",
+            remedy=REBUILD,
+        )
