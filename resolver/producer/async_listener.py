@@ -32,7 +32,7 @@ class ListenerOfLoop:
 
 
 async def answer_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
-    """Do what `ask` does: await an async method, run a plain one in a thread."""
+    """Do what `answer_of` does: await an async method, run a plain one in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
         said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)

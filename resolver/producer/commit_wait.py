@@ -8,7 +8,7 @@ from ..errors import CommitNotAcknowledged
 from .message import Message
 from .op_pack import OnStored
 
-#: The result of a wait: True if the message is visible, False if the resolver delivers it later.
+#: A wait for a commit: True if the message is visible, False if the resolver will deliver it.
 CommitWait = Future[bool]
 
 
@@ -20,7 +20,7 @@ def new_wait() -> CommitWait:
 
 
 def end_of_wait(message: Message, done: CommitWait | None) -> OnStored | None:
-    """Return the function that ends a wait when Kafka has stored the op; None if nobody waits."""
+    """Return what takes the op's acknowledgement and ends the wait; None if nobody waits."""
     if done is None:
         return None
 

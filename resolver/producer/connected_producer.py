@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ..protocol import TransactionStatus
+from ..protocol import Names, TransactionStatus
 from .answer import Answer
 from .client_options import BATCH_BYTES
 from .connection import Connection
@@ -34,13 +34,19 @@ T = TypeVar("T", bound=Transaction)
 
 
 class ConnectedProducer:
-    """One producer's Kafka clients: they store its halves and end their transactions.
+    """The Kafka clients of one producer. It stores halves and ends transactions.
 
     Threads may share it.
     """
 
-    def __init__(self, settings: ProducerSettings, limits: TopicLimits) -> None:
-        group, names, options = settings.group, settings.names, settings.options
+    def __init__(
+        self,
+        group: str,
+        names: Names,
+        options: Mapping[str, Any],
+        settings: ProducerSettings,
+        limits: TopicLimits,
+    ) -> None:
         self._group = group
         self._names = names
         self._timeout = settings.send_timeout_ms / 1000
@@ -98,7 +104,8 @@ class ConnectedProducer:
     ) -> Iterable[tuple[Future[None], float]]:
         """Return questions about real topics, each with the seconds to wait for its answer.
 
-        There are mostly none. Raises `MessageRefused` for a message that does not fit its topic.
+        Mostly there are none. Iterating raises `MessageRefused` for a message that does not fit its
+        topic.
         """
         if self._real_topics is None:
             return ()
@@ -113,7 +120,8 @@ class ConnectedProducer:
     ) -> list[T]:
         """Return a transaction of this `kind` for each half; raises `HalfNotAcknowledged`.
 
-        `confirm` raises where a commit must not be sent.
+        `confirm` verifies a commit that is sent by hand, and raises if it must not be sent. None:
+        nothing is verified.
         """
         lane = self._fast_lane
         begun = []

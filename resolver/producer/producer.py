@@ -15,7 +15,7 @@ from typing import Any
 
 from .answer import answer_of
 from .half_sender import ROOM_SECONDS
-from .listener import FOR_ALL, FOR_ONE, check_listener, method_of
+from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_of
 from .message import Message
 from .producer_base import ProducerBase
 from .send_result import TransactionSendResult
@@ -120,7 +120,7 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = method_of(self._listener, FOR_ONE)
+        method = local_transaction_of(self._listener, FOR_ONE)
         with self.transaction(message, timeout) as tx:  # the end of this block sends a commit
             end_unless_commit([tx], answer_of(method, tx.message, arg))
         return tx.result()
@@ -148,7 +148,7 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction_for_all`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = method_of(self._listener, FOR_ALL)
+        method = local_transaction_of(self._listener, FOR_ALL)
         with self.transactions(messages, timeout) as begun:
             end_unless_commit(begun, answer_of(method, [tx.message for tx in begun], arg))
         return [tx.result() for tx in begun]
@@ -223,7 +223,7 @@ class TransactionProducer(ProducerBase):
             while not sending.hand_over(deadline):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
-            confirm = self._confirm_by_hand if self._verifier else None
+            confirm = None if self._verifier is None else self._confirm_by_hand
             return self._connected.begun(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()

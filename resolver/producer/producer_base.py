@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, Future
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakSet
 
 from ..errors import ListenerError
@@ -27,7 +27,6 @@ from .message import Message
 from .opening import LAZY, Opened, Opening, check_connect
 from .producer_settings import ProducerSettings
 from .topic_limits import TopicLimits
-from .transaction import Transaction
 from .verifier import Verifier, is_verifying
 
 _log = logging.getLogger(__name__)
@@ -35,7 +34,6 @@ _log = logging.getLogger(__name__)
 _EXIT_SECONDS = 5.0
 #: Most time in seconds that a start waits for the fast lane, which goes on trying.
 _FAST_SECONDS = 3.0
-T = TypeVar("T", bound=Transaction)
 
 
 class ProducerBase:
@@ -84,14 +82,7 @@ class ProducerBase:
             check_timeout_ms,
         )
         check_connect(connect)
-        self._executor = executor
-        self._verifies = is_verifying(verify, group, listener is not None)
-        self._names = Names(topic_prefix)
-        self._options = client_options(bootstrap_servers, kafka, group)
         self._settings = ProducerSettings(
-            group=group,
-            names=self._names,
-            options=self._options,
             send_timeout_ms=send_timeout_ms,
             check_real_topics=check_real_topics,
             real_topic_cache_ms=real_topic_cache_ms,
@@ -102,7 +93,11 @@ class ProducerBase:
             fast_linger_ms=fast_linger_ms,
             fast_immunity_ms=fast_immunity_ms,
         )
+        self._executor = executor
+        self._verifies = is_verifying(verify, group, listener is not None)
+        self._names = Names(topic_prefix)
         self._timeout = send_timeout_ms / 1000
+        self._options = client_options(bootstrap_servers, kafka, group)
         if self._answers_checks:
             check_consumer_options(self._options, group)
         if connect == LAZY:
@@ -137,7 +132,9 @@ class ProducerBase:
         _open_producers.add(self)
 
     def _connect(self, limits: TopicLimits) -> Opened:
-        self._connected = ConnectedProducer(self._settings, limits)
+        self._connected = ConnectedProducer(
+            self.group, self._names, self._options, self._settings, limits
+        )
         return self._connected.publisher, limits.queues
 
     def _undo(self) -> None:

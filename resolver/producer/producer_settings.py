@@ -1,27 +1,21 @@
-"""Arguments of a producer that its connection needs, checked."""
+"""Arguments that say how a connected producer works, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import SettingsError
-from ..protocol import Names
 from .agent.limits import check_whole
 from .end_hooks import EndHook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """Each has the name and the unit of the argument; raises `SettingsError`.
+    """Each field has the name and the unit of the producer's argument.
 
-    `options` are librdkafka's, and may hold secrets.
+    An illegal value raises `SettingsError`.
     """
 
-    group: str
-    names: Names
-    options: Mapping[str, Any]
     send_timeout_ms: int
     check_real_topics: bool
     real_topic_cache_ms: int

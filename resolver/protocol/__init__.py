@@ -13,12 +13,11 @@ from .fence import (
     is_fence,
     is_half_fence,
 )
-from .half import Half, HalfId, decode_half
+from .half import Half, HalfAt, HalfId, decode_half
 from .names import Names, legal_group, legal_topic
 from .op import Element, Op, decode_op
 from .outputs import (
     FAST_DELIVERY,
-    HalfAt,
     Outcome,
     Resolution,
     Source,

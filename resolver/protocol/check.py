@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import MalformedHalf
 from . import names as n
-from .half import Half, HalfId, decode_half
-from .outputs import HalfAt
+from .half import Half, HalfAt, HalfId, decode_half
 from .record import Headers, Record, short
 
 _HALF_OFFSET = re.compile(rb"([0-9]{1,10}):([0-9]{1,19})")
@@ -38,12 +37,12 @@ def check_record(at: HalfAt, checks: int, names: n.Names) -> Record:
         names.check(at.half.group),
         at.half.transaction_id.encode(),
         at.half.body,
-        [(n.KEY, at.half.key), *at.all_headers, *checked(at, checks)],
+        [(n.KEY, at.half.key), *at.all_headers, *check_headers(at, checks)],
     )
 
 
-def checked(at: HalfAt, checks: int) -> Headers:
-    """Return the headers that say how often a half was checked, and which half it is."""
+def check_headers(at: HalfAt, checks: int) -> Headers:
+    """Return the headers that say how often a half was check_headers, and which half it is."""
     return [
         (n.TRANSACTION_CHECK_TIMES, str(checks).encode()),
         (n.HALF_OFFSET, at.half_offset.encode()),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 
 from . import names as n
-from .check import checked
-from .outputs import HalfAt
+from .check import check_headers
+from .half import HalfAt
 from .record import Headers, Record
 
 
@@ -25,7 +25,7 @@ def discarded_record(
     headers: Headers = [
         # Nobody delivers this half any more. An operator may bring it back as a new one.
         *[header for header in at.all_headers if header[0] != n.FAST],
-        *checked(at, checks),
+        *check_headers(at, checks),
         (n.REASON, reason.value.encode()),
     ]
     if error is not None:

@@ -60,6 +60,20 @@ class Half(NamedTuple):
         return Record(half_topic, self.key, self.body, headers + self.headers, queue)
 
 
+class HalfAt(NamedTuple):
+    """A stored half: where and when Kafka stored it, and all its headers as they were sent."""
+
+    queue: int
+    offset: int
+    stored_at_ms: int
+    half: Half
+    all_headers: Headers
+
+    @property
+    def half_offset(self) -> str:
+        return f"{self.queue}:{self.offset}"
+
+
 def decode_half(
     key: bytes | None, body: bytes | None, headers: Headers, prefix: str = "tx."
 ) -> Half:
@@ -67,7 +81,7 @@ def decode_half(
 
     Raises `MalformedHalf` with the header's name and value.
     """
-    protocol: half_headers.Protocol = {}
+    protocol: half_headers.HeaderValues = {}
     user: Headers = []
     for header in headers:
         name = header[0]

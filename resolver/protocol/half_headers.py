@@ -1,6 +1,6 @@
 """Legal values of a half's protocol headers.
 
-Another value raises `MalformedHalf`. Only an illegal immunity is taken for none.
+An illegal value raises `MalformedHalf`. An illegal immunity counts as none.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from ..errors import MalformedHalf
 from . import names as n
 from .record import short, text
 
-#: Protocol headers of one half, by name.
-Protocol = dict[str, bytes | None]
+#: HeaderValues headers of one half, by name.
+HeaderValues = dict[str, bytes | None]
 
 _MOST_DIGITS = 18
 #: More characters than any fast id has.
@@ -27,7 +27,7 @@ def immunity(value: bytes | None) -> int | None:
     return int(written) or None
 
 
-def transaction_id(protocol: Protocol) -> str:
+def transaction_id(protocol: HeaderValues) -> str:
     """Return the transaction id, of 1 to 128 characters."""
     value = _text(n.UNIQ_KEY, protocol)
     if not 1 <= len(value) <= n.MAX_TRANSACTION_ID_LENGTH:
@@ -35,7 +35,7 @@ def transaction_id(protocol: Protocol) -> str:
     return value
 
 
-def group(protocol: Protocol, prefix: str) -> str:
+def group(protocol: HeaderValues, prefix: str) -> str:
     """Return the producer group, whose name is legal and not under the prefix."""
     value = _text(n.PGROUP, protocol)
     if not n.legal_group(value):
@@ -43,7 +43,7 @@ def group(protocol: Protocol, prefix: str) -> str:
     return _not_under(prefix, n.PGROUP, value, protocol)
 
 
-def topic(protocol: Protocol, prefix: str) -> str:
+def topic(protocol: HeaderValues, prefix: str) -> str:
     """Return the real topic, whose name is legal and not under the prefix."""
     value = _text(n.REAL_TOPIC, protocol)
     if not n.legal_topic(value):
@@ -51,13 +51,13 @@ def topic(protocol: Protocol, prefix: str) -> str:
     return _not_under(prefix, n.REAL_TOPIC, value, protocol)
 
 
-def _not_under(prefix: str, name: str, value: str, protocol: Protocol) -> str:
+def _not_under(prefix: str, name: str, value: str, protocol: HeaderValues) -> str:
     if value.startswith(prefix):
         raise illegal(name, protocol, f"must not be under the prefix {prefix!r}")
     return value
 
 
-def born_at(protocol: Protocol) -> int:
+def born_at(protocol: HeaderValues) -> int:
     """Return the time at which the half was made, in ms since 1970 by its sender's clock."""
     value = _text(n.BORN_TIMESTAMP, protocol)
     if not _is_whole(value):
@@ -65,7 +65,7 @@ def born_at(protocol: Protocol) -> int:
     return int(value)
 
 
-def real_qid(protocol: Protocol) -> int | None:
+def real_qid(protocol: HeaderValues) -> int | None:
     """Return the real partition, or None for any."""
     if n.REAL_QID not in protocol:
         return None
@@ -75,7 +75,7 @@ def real_qid(protocol: Protocol) -> int | None:
     return int(value)
 
 
-def fast_id(protocol: Protocol, group: str, prefix: str) -> str | None:
+def fast_id(protocol: HeaderValues, group: str, prefix: str) -> str | None:
     """Return the fast id, which is of the group; None without one."""
     if n.FAST not in protocol:
         return None
@@ -91,7 +91,7 @@ def _is_fast_id(value: str, group: str, prefix: str) -> bool:
     return n.Names(prefix).is_fast_id(value, group)
 
 
-def _text(name: str, protocol: Protocol) -> str:
+def _text(name: str, protocol: HeaderValues) -> str:
     try:
         return protocol[name].decode()  # type: ignore[union-attr]
     except KeyError:
@@ -104,7 +104,7 @@ def _is_whole(written: str) -> bool:
     return len(written) <= _MOST_DIGITS and written.isascii() and written.isdigit()
 
 
-def illegal(name: str, protocol: Protocol, rule: str) -> MalformedHalf:
+def illegal(name: str, protocol: HeaderValues, rule: str) -> MalformedHalf:
     """Return the error of a header that is missing or breaks its rule."""
     if name not in protocol:
         return MalformedHalf(f"header {name} is missing")

@@ -1,4 +1,7 @@
-"""Legal values of an op's fields; each function raises `MalformedOp` for another."""
+"""Legal values of an op's fields.
+
+An illegal value raises `MalformedOp`. An illegal element is returned as an error.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def optional_text(body: dict[str, Any], name: str) -> str | None:
 
 
 def actor(body: dict[str, Any]) -> str | None:
-    """Return the operator that has acted; None for all others."""
+    """Return the operator who wrote the op; None if a producer or an agent did."""
     actor = optional_text(body, "actor")
     if actor == "":
         raise MalformedOp("actor is ''; it must name an operator, or be null")

@@ -12,7 +12,7 @@ import orjson
 
 from ..errors import ProtocolError
 from . import names as n
-from .half import Half
+from .half import HalfAt
 from .record import Headers, Record, short
 
 
@@ -37,20 +37,6 @@ class Source(str, Enum):
 
 #: Value of `delivery` where the producer wrote the message together with its op.
 FAST_DELIVERY = "FAST"
-
-
-class HalfAt(NamedTuple):
-    """A stored half: where and when Kafka stored it, and all its headers as they were sent."""
-
-    queue: int
-    offset: int
-    stored_at_ms: int
-    half: Half
-    all_headers: Headers
-
-    @property
-    def half_offset(self) -> str:
-        return f"{self.queue}:{self.offset}"
 
 
 class Resolution(NamedTuple):

@@ -1,4 +1,4 @@
-"""How much a batch reads: within a number of records and a number of bytes.
+"""Limits of a batch: the number and the bytes of its records.
 
 Kafka does not report the sizes of records, so some are read.
 """

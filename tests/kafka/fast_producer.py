@@ -13,8 +13,17 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from resolver.protocol import Element, Half, HalfId, Names, Op, Record, TransactionStatus
-from resolver.protocol.outputs import HalfAt, commit_record
+from resolver.protocol import (
+    Element,
+    Half,
+    HalfAt,
+    HalfId,
+    Names,
+    Op,
+    Record,
+    TransactionStatus,
+    commit_record,
+)
 from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]

@@ -47,7 +47,10 @@ class FastTopics(ProtocolTopics):
     def await_fast(self, producer: ProducerBase) -> None:
         """Wait until the producer's halves name a fast id."""
         half = Half("t", "orders", "any", 0, None, None, [])
-        wait_until(lambda: (lane := producer._fast_lane) and lane.name(half).fast_id)
+        wait_until(lambda: producer._opening.is_open)
+        lane = producer._connected._fast_lane
+        assert lane is not None
+        wait_until(lambda: lane.name(half).fast_id)
 
     def message(self, body: bytes = b"body", **fields: Any) -> Message:
         return Message(self.real, body, **fields)

@@ -87,7 +87,7 @@ def numbers_by_all_readers(ledger: Ledger) -> list[int]:
     """The number of halves, by each engine that users have, with a column of a list of structs."""
     path = str(ledger.tables / "half")
     duck = duckdb.connect()
-    # By its path: by its name, DuckDB may want to download it.
+    # A path, because DuckDB may want to download what it is told by name.
     (extension,) = Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension")
     duck.execute(f"LOAD '{extension}'")
     return [

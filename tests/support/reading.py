@@ -5,14 +5,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 #: Options of a Kafka client, `bootstrap.servers` among them.
 Options = Mapping[str, Any]
+#: Answers of a broker that has just started, and does not lead its partitions yet.
+_NOT_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
 
 def committed_records(
@@ -58,7 +68,7 @@ def end_offsets(
     """Return the end offset of each partition, as consumers of this isolation find it."""
     with _consumer(options, isolation) as consumer:
         return {
-            place.partition: int(consumer.get_watermark_offsets(place, PATIENCE_SECONDS)[1])
+            place.partition: _end_of(consumer, place)
             for place in _places(consumer, topic, partitions)
         }
 
@@ -84,9 +94,23 @@ def _places(
     return [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
 
 
+def _end_of(consumer: Consumer, place: TopicPartition) -> int:
+    return wait_until(partial(_end_if_led, consumer, place))[1]
+
+
+def _end_if_led(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    """Return the first offset and the end; None from a broker that has just started."""
+    try:
+        return consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() in _NOT_YET:
+            return None
+        raise
+
+
 def _to_end(consumer: Consumer, place: TopicPartition) -> Iterator[Message]:
     # While somebody writes, librdkafka may never tell of an end.
-    _, end = consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+    end = _end_of(consumer, place)
     consumer.assign([place])
     while True:
         message = consumer.poll(PATIENCE_SECONDS)

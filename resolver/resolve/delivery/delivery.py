@@ -67,7 +67,7 @@ class Marked(NamedTuple):
 
 @dataclass
 class _Batch:
-    """Decisions and their marker. Once `is_begun`, consumers may see some.
+    """Decisions and their marker. Once `is_begun`, some of the messages may be visible.
 
     `released` is the parked topic to which the messages go, or None for a batch of the query.
     """
@@ -215,7 +215,7 @@ class Delivery:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
         if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
             return
-        # For a commit whose topic is well, the calls up to `_send` change nothing.
+        # If a commit's topic takes records, the calls up to `_send` change nothing.
         self._check_topics.make(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
@@ -230,7 +230,7 @@ class Delivery:
         self._note_written(rest)
 
     def _note_written(self, written: list[Decision]) -> None:
-        """Do the bookkeeping after the commit: what is parked, what ended badly, what was done."""
+        """Tell the lane, the notices, the activity and the spans what Kafka has committed."""
         self._parking.lane.wrote(written)
         self._notices.count(written)
         self.activity.count(written)
@@ -260,7 +260,8 @@ class Delivery:
         return found
 
     def _send(self, messages: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
-        marker = replace(marker, lane=self._parking.begin)
+        # No parked message waits before this offset of the lane.
+        marker = replace(marker, lane=self._parking.lane.begin)
         self._current.producer.write(messages, marker, narrow)
         self._current.drop_if_spent(marker)
 

@@ -1,7 +1,7 @@
 """Decisions on their way from Spark's workers to delivery: as records, in a few binaries a queue.
 
-A worker makes the records, so that delivery only has to hand each record over. `outputs.py` and
-`refused.py` of `resolver/protocol` define their form.
+A worker makes the records, so that delivery only has to hand each record over. Modules
+`outputs`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.
 
 Next station: `resolver/resolve/hand_over.py` collects the binaries and gives them to `delivery.py`.
 """

@@ -27,11 +27,6 @@ class Parking:
         self.stalls = Stalls(settings, targets)
         self.lane = Lane(settings)
 
-    @property
-    def begin(self) -> int:
-        """The lane's offset before which no parked message waits."""
-        return self.lane.begin
-
     def load(self, begin: int | None) -> None:
         """Find out which messages are parked; none before the lane's offset `begin`."""
         self._targets.look_up({self._lane_topic})  # ask now: the cluster may not answer later

@@ -7,9 +7,12 @@ Last station: consumers read the messages in their real topics. Checks go to the
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,7 +20,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ...kafka.clients import PROMPT_OPTIONS, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
-from ...kafka.in_time import in_time
 from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
 from ...settings import Settings
@@ -173,12 +175,7 @@ class TransactionalProducer:
         send_offsets = self._producer.send_offsets_to_transaction
         seconds = self._patience.answer_seconds
         with self._epoch.timed():
-            in_time(
-                lambda: send_offsets(positions, metadata, seconds),
-                seconds,
-                name="send offsets",
-                failure="the offsets were not sent",
-            )
+            _in_time(lambda: send_offsets(positions, metadata, seconds), seconds)
 
     def _flush(self) -> None:
         """Wait until each record is acknowledged, as long as acknowledgements keep coming.
@@ -243,3 +240,26 @@ class TransactionalProducer:
         if self._failures:
             topic, error = self._failures[0]
             raise KafkaException(KafkaError(error.code(), f"{topic}: {error.str()}"))
+
+
+def _in_time(call: Callable[[], None], seconds: float) -> None:
+    """Make a call that may never come back after a broker's restart, whatever its own limit.
+
+    The cause is librdkafka's issue 5456. Raises `KafkaException`, also if the call does not come
+    back: its thread is left behind.
+    """
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            call()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="send offsets", daemon=True).start()
+    try:
+        done.result(seconds + 1)
+    except FutureTimeout:
+        said = f"the offsets were not sent within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None

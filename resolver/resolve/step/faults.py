@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .fast_ids import FastIds
-from .op_elements import Array, Ends, is_applications, is_operators
+from .op_elements import Array, Ends, is_by_application, is_by_operator
 from .pending import Pending
 from .settings import StepSettings
 from .waiting import lost
@@ -14,7 +14,7 @@ from .waiting import lost
 class Faults:
     """The reasons why an end on a pending half may not count.
 
-    Each column has an entry for each end; what it says of an end on another half counts nowhere.
+    Each column has an entry for each end. Nobody reads that of an end whose half is not pending.
     `none` says that the end names the group and the transaction id of its half. `row_of_end` has
     the row of each end's half; -1 if the half is not pending.
     """
@@ -42,7 +42,7 @@ class Faults:
         rows = pending.rows[row]
         latest = rows["stored_at"] + np.maximum(rows["immunity"], settings.transaction_timeout_ms)
         stored_at = ends.each(lambda at: at.stored_at_ms, np.int64)[found]
-        plain = ends.each(is_applications, np.bool_)[found] & ~delivered[found]
+        plain = ends.each(is_by_application, np.bool_)[found] & ~delivered[found]
         self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
 
         #: Delivered ends of halves without a fast id.
@@ -53,4 +53,4 @@ class Faults:
         self.lost = np.zeros(len(ends), np.bool_)
         self.lost[found] = lost(pending, fast_ids)[row]
         if self.lost.any():
-            self.lost &= self.none & ~self.late & ~delivered & ~ends.each(is_operators, np.bool_)
+            self.lost &= self.none & ~self.late & ~delivered & ~ends.each(is_by_operator, np.bool_)

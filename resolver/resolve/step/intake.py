@@ -44,8 +44,8 @@ def read_halves(
     """Decode the halves below `end`, in offset order, and move the queue's head behind them.
 
     A half that is settled, as after a rebuild, is passed over. A half that the policy refuses stays
-    pending, and its commit ends as undeliverable, unless it is fast. Fences are noted in
-    `queue.proved`.
+    pending, and its commit ends as undeliverable, unless its producer has delivered the message.
+    Fences are noted in `queue.proved`.
     """
     new: list[NewHalf] = []
     refused: list[Refused] = []

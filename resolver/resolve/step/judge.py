@@ -15,7 +15,7 @@ from .answers import answer, ask_again
 from .decisions import CheckCounts, Ended
 from .fast_ids import FastIds
 from .faults import Faults
-from .op_elements import Array, Ends, OpAt, Turns, is_applications, is_operators
+from .op_elements import Array, Ends, OpAt, Turns, is_by_application, is_by_operator
 from .pending import Pending
 from .queue import Queue
 from .refusals import reasons_to_refuse, refuse
@@ -76,7 +76,7 @@ def judge(
     met = before | (on_pending & turns.overtaken)
     answering = met & faults.none & ends.each(lambda at: at.op.from_check, np.bool_)
     answers, returned = answer(pending, row_of_end[answering], state[answering])
-    asking = before & faults.none & (state == NONE) & ends.each(is_operators, np.bool_)
+    asking = before & faults.none & (state == NONE) & ends.each(is_by_operator, np.bool_)
     ask_again(ends.take(asking), row_of_end[asking], pending, queue, settings)
 
     # A code is an outcome, and the bit FAST for a message that its producer has delivered.
@@ -111,7 +111,7 @@ def _turns(
     if pending.fast.id.any():
         gives_up = on_pending & faults.none & (pending.fast.id[row_of_end] > 0)
         gives_up &= ends.each(lambda at: not at.op.fast, np.bool_)
-        withdraws = (state == ROLLBACK) & ends.each(is_applications, np.bool_)
+        withdraws = (state == ROLLBACK) & ends.each(is_by_application, np.bool_)
         at_once = delivered | withdraws
     overtaken = np.zeros(len(ends), np.bool_)
     return Turns(ends, row_of_end, valid, gives_up, delivered, at_once, winners, after, overtaken)
@@ -149,6 +149,6 @@ def _ended(
 
 
 def _source(at: OpAt) -> Source:
-    if is_operators(at):
+    if is_by_operator(at):
         return Source.OPERATOR
     return Source.CHECK if at.op.from_check else Source.END

@@ -2,9 +2,9 @@
 
 The first op of any of these kinds, and all ops after it, are left:
 
-- a half that it names has not been read, and no fence proves that there is none: `first_ahead`;
+- a half that it names has not been read, and no fence proves that there is none: `first_op_ahead`;
 - with the ops before it, it would release more than `max_output_bytes` of messages from the state:
-  `first_too_much`;
+  `first_op_too_large`;
 - the ops before it have as many elements as one batch could refuse: `read_ops` stops there.
 
 An op that is left counts as not read yet.
@@ -71,7 +71,7 @@ def _ops_range(head: Queue, plan: Plan) -> tuple[int, int]:
     return plan.ops_start, plan.ops_end
 
 
-def first_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
+def first_op_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
     """Return the first op that names a half behind the halves read, and that no fence has proved.
 
     Where a fence has, the half does not exist: its element is refused, and holds up nothing.
@@ -81,7 +81,7 @@ def first_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
     return int(ends.op[ahead].min()) if ahead.any() else None
 
 
-def first_too_much(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
+def first_op_too_large(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
     """Return the first op whose messages, with those of the ops before, exceed `max_output_bytes`.
 
     Only messages stored by earlier batches count, and the first op with such messages always fits.

@@ -1,6 +1,6 @@
 """Ends that ops ask for, as columns: one row for each element of an op.
 
-`Turns` has the turns by which these ends end halves.
+`Turns` says which end of each half wins.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class OpAt(NamedTuple):
     op: Op
 
 
-def is_operators(at: OpAt) -> bool:
+def is_by_operator(at: OpAt) -> bool:
     """Whether an operator has written the op."""
     return at.op.actor is not None
 
 
-def is_applications(at: OpAt) -> bool:
+def is_by_application(at: OpAt) -> bool:
     """Whether the application has written the op by itself: it is no answer, and no operator's."""
-    return not (at.op.from_check or is_operators(at))
+    return not (at.op.from_check or is_by_operator(at))
 
 
 @dataclass

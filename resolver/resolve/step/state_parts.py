@@ -39,7 +39,9 @@ class StateParts(NamedTuple):
         return cls(store, head, settled, pending, FastIds(store), Returned(store))
 
     def save(self, returned_groups: list[str], left: bool, reserved_ms: int) -> Changes:
-        """Write all parts, without what is older than `reserved_ms`; return the state's changes.
+        """Write all parts; return the state's changes.
+
+        Revocations and outcomes that are older than `reserved_ms` are forgotten.
 
         `returned_groups` came back in this batch. `left` says that halves of groups that came back
         earlier are left to ask about. The pending halves are saved first: `Returned.add` and

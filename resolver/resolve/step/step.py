@@ -2,8 +2,8 @@
 
 It has no clock and no Spark inside: the same state and input give the same decisions at any time.
 
-In the order of a batch: `state_parts.py` loads the queue's state, `intake.py` decodes the records,
-`left_ops.py` leaves ops for the next batch, `judge.py` judges the ends, `settled.py` keeps the
+In the order of a batch: `state_parts.py` loads the queue's state. `intake.py` decodes the records,
+and `left_ops.py` leaves ops for the next batch. `judge.py` judges the ends, `settled.py` keeps the
 outcomes, `checks.py` asks and gives up. To judge an end, `faults.py` examines it, and `refusals.py`
 has the reasons to refuse it. Until its end comes, a half waits in the queue's state: `pending.py`.
 
@@ -23,7 +23,7 @@ from .fast_ids import NEVER
 from .holding import note_wishes
 from .intake import read_halves, read_ops
 from .judge import Judged, judge
-from .left_ops import Plan, ReadOps, first_ahead, first_too_much, note_left
+from .left_ops import Plan, ReadOps, first_op_ahead, first_op_too_large, note_left
 from .pending import NewHalf, Pending
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
@@ -59,10 +59,10 @@ def step(
     fast_ids.note_lost(head, plan.ops_start, first_op_ms, is_rebuild)
 
     decoded = ReadOps.of(read_ops(stored_ops, queue, settings, fence_secret))
-    with_halves = decoded.before(first_ahead(decoded.ends, plan, head))
+    with_halves = decoded.before(first_op_ahead(decoded.ends, plan, head))
     touched = _touched(new, with_halves, parts)
     pending.load(touched, new)
-    applied = with_halves.before(first_too_much(with_halves.ends, pending, settings))
+    applied = with_halves.before(first_op_too_large(with_halves.ends, pending, settings))
     head.watermark = _watermark(head, applied)
     waits = len(with_halves.records) < len(decoded.records)
     note_left(head, plan, stored_ops, len(applied.records), waits, settings)
@@ -82,7 +82,7 @@ def _touched(new: list[NewHalf], with_halves: ReadOps, parts: StateParts) -> set
     """Return the segments whose halves this batch looks at.
 
     They have new halves, halves that ops end, overdue halves, halves of groups that are back, or
-    halves whose fast id is revoked.
+    halves whose fast id is revoked. Called once a batch: the last two are taken out of the state.
     """
     head = parts.head
     touched = {half.at.offset // SEGMENT for half in new}
@@ -116,7 +116,10 @@ def _decisions(
     checked: Checked,
     fence_ops: int | None,
 ) -> QueueDecisions:
-    """Put the decisions together, after the state was saved; `refused` are malformed halves."""
+    """Put the decisions together; `refused` are malformed halves.
+
+    Called after the save, which brings `head.pending` up to date.
+    """
     head, pending, fast_ids = parts.head, parts.pending, parts.fast_ids
     return QueueDecisions(
         ended=judged.ended + checked.discards,

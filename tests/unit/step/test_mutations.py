@@ -283,8 +283,8 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "ends.each(is_applications, np.bool_)[found] & ~delivered[found]",
-        "ends.each(is_applications, np.bool_)[found]",
+        "ends.each(is_by_application, np.bool_)[found] & ~delivered[found]",
+        "ends.each(is_by_application, np.bool_)[found]",
         "a delivered op comes too late",
     ),
     Change(
@@ -343,7 +343,7 @@ MUTATIONS = [
     ),
     Change(
         "judge.py",
-        "(state == ROLLBACK) & ends.each(is_applications, np.bool_)",
+        "(state == ROLLBACK) & ends.each(is_by_application, np.bool_)",
         "(state == ROLLBACK)",
         "the rollback of an agent or operator does not wait",
     ),
@@ -459,7 +459,7 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "~delivered & ~ends.each(is_operators, np.bool_)",
+        "~delivered & ~ends.each(is_by_operator, np.bool_)",
         "~delivered",
         "not even an operator ends a half whose end may be lost",
     ),
