@@ -95,7 +95,7 @@ class ConnectedProducer:
         self._policy.check(half)
         if self._fast_lane is not None:
             half = self._fast_lane.name(half)
-        record = half.to_record(self._names.half, self._choice.queue_of(message.order))
+        record = half.to_record(self._names.half, self._choice.queue_of(message.queue_key))
         check_size(half, record.headers, self._half_max_bytes)
         return half, record
 

@@ -1,7 +1,7 @@
 """Sends halves: Kafka stores them before the local transaction begins.
 
-`transaction.py` ends their transactions. Next station: `resolver/resolve/source.py` plans to read
-the stored halves.
+Next station: `transaction.py` ends their transactions. The resolver reads the halves:
+`resolver/resolve/source.py` plans that.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class Message:
             object.__setattr__(self, "headers", [])
 
     @property
-    def order(self) -> bytes | None:
-        """The bytes that choose the queue; None without an order. Not part of the API."""
+    def queue_key(self) -> bytes | None:
+        """The bytes that choose the queue; None for any queue. Not part of the API."""
         return self.key if self.ordering_key is None else self.ordering_key
 
     @classmethod

@@ -23,7 +23,7 @@ class PackKey(NamedTuple):
     remark: str | None = None
     actor: str | None = None
     delivered: bool = False
-    fast: bool = True
+    gives_up_fast: bool = False
 
 
 class Pack:
@@ -67,9 +67,16 @@ class Pack:
                 zip(self._offsets, self._ids, strict=True)
             )
         )
-        queue, state, from_check, remark, actor, delivered, fast = self.key
+        queue, state, from_check, remark, actor, delivered, gives_up_fast = self.key
         op = Op(
-            state, self._group, elements, from_check, remark, actor, delivered=delivered, fast=fast
+            state,
+            self._group,
+            elements,
+            from_check,
+            remark,
+            actor,
+            delivered=delivered,
+            gives_up_fast=gives_up_fast,
         )
         return op.to_record(op_topic, queue)
 

@@ -64,7 +64,7 @@ class OpPublisher:
         from_check: bool = False,
         on_stored: OnStored | None = None,
     ) -> None:
-        """Send the op without waiting for it, and show it to the hooks."""
+        """Add the end to a pack, which the thread sends as an op; show the end to the hooks."""
         self.send(message, half_id, answer, from_check, on_stored)
         self.hooks.show(message, half_id, answer, from_check)
 
@@ -75,17 +75,19 @@ class OpPublisher:
         answer: Answer,
         from_check: bool = False,
         on_stored: OnStored | None = None,
-        fast: bool = True,
+        gives_up_fast: bool = False,
     ) -> None:
-        """Send the op, and show nothing to the hooks.
+        """Add the end to a pack, and show nothing to the hooks.
 
-        It is sent with others of its queue and state, within the linger time. `fast` is False only
-        in an UNKNOWN: the producer will not commit this half fast.
+        A pack has ends of one queue and state, and is sent within the linger time. `gives_up_fast`
+        says in an UNKNOWN that the producer will not commit this half fast.
         """
-        # Count no failure of a listener as an answer. Otherwise a database that is away would use
-        # up the checks, and the message would be discarded.
+        # A listener's failure is no answer. Otherwise a database that is away would use up the
+        # checks, and the message would be discarded.
         answers = from_check and answer.usable
-        key = PackKey(half_id.queue, answer.state, answers, answer.remark, fast=fast)
+        key = PackKey(
+            half_id.queue, answer.state, answers, answer.remark, gives_up_fast=gives_up_fast
+        )
         with self._changed:
             is_open = not self._done and self._thread.is_alive()
             if is_open:

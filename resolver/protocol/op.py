@@ -31,8 +31,8 @@ class Op:
 
     An op without elements is the announcement of an agent: `UNKNOWN`, with `from_check`.
 
-    A `delivered` commit was written in one Kafka transaction with its halves' messages. `fast` is
-    False only in an `UNKNOWN` whose sender will not commit the halves fast.
+    `delivered` says that the producer itself wrote the messages, in one Kafka transaction with this
+    commit. `gives_up_fast` says in an `UNKNOWN` that its sender will not commit the halves fast.
 
     `malformed` has the refused elements: their index and the reason.
     """
@@ -45,7 +45,7 @@ class Op:
     actor: str | None = None
     malformed: tuple[tuple[int, str], ...] = ()
     delivered: bool = False
-    fast: bool = True
+    gives_up_fast: bool = False
 
     @property
     def announces(self) -> bool:
@@ -80,7 +80,7 @@ class Op:
             body["actor"] = self.actor
         if self.delivered:
             body["delivered"] = True
-        if not self.fast:
+        if self.gives_up_fast:
             body["fast"] = False
         return orjson.dumps(body)
 
@@ -122,7 +122,7 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
         actor=op_fields.actor(body),
         malformed=tuple(malformed),
         delivered=op_fields.flag(body, "delivered"),
-        fast=op_fields.flag(body, "fast", absent=True),
+        gives_up_fast=not op_fields.flag(body, "fast", absent=True),
     )
     _refuse_contradictions(op)
     return op
@@ -135,7 +135,7 @@ def _refuse_contradictions(op: Op) -> None:
             "delivered is true; only a producer's COMMIT_MESSAGE has it, with neither from_check "
             "nor actor"
         )
-    if not op.fast and (op.state is not TransactionStatus.UNKNOWN or decides):
+    if op.gives_up_fast and (op.state is not TransactionStatus.UNKNOWN or decides):
         raise MalformedOp(
             "fast is false; only a producer's UNKNOWN has it, with neither from_check nor actor"
         )

@@ -44,7 +44,11 @@ _state_client: Any = None
 
 
 class QueueProcessor(StatefulProcessor):
-    """Reads a queue's records of the batch and runs the step over them."""
+    """Reads a queue's records of the batch and runs the step over them.
+
+    `slots` has the grouping key of each queue. `query.py` adds it to each row, and `now_ms`, the
+    batch's time.
+    """
 
     def __init__(
         self,

@@ -91,8 +91,8 @@ class RangeReader:
         """Return a queue's halves and ops in these ranges, in offset order.
 
         Records of aborted transactions are skipped. `seen` has the last record of former reads, by
-        topic, and is brought up to date. Raises `ResolverError`, also if that record is gone: a
-        partition that has lost its last records may have others in their place by now.
+        topic, and is brought up to date. Raises `ResolverError`, also if that record is gone: other
+        records may have its offset.
         """
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
         reading = self._all_of(asked)

@@ -183,7 +183,7 @@ def _take(
     elements: list[Element] = []
     op = Op(
         TransactionStatus(row["state"]), row["group"], (), row["from_check"], None, row["actor"],
-        delivered=row["delivered"], fast=row["fast"],
+        delivered=row["delivered"], gives_up_fast=not row["fast"],
     )  # fmt: skip
     for offset, id_ in zip(row["offsets"], row["transaction_ids"], strict=False):
         if offset not in offsets or id_ is None:

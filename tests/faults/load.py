@@ -217,7 +217,7 @@ class Load:
         self._ledger.stored(name, transaction.message.half_offset)
         time.sleep(random.uniform(*_THINKING_SECONDS))  # noqa: S311
         # No order is promised between fast messages and others.
-        self._end(fate, name, transaction, None if is_fast else message.order)
+        self._end(fate, name, transaction, None if is_fast else message.queue_key)
 
     def _store(self, message: Message) -> Stored:
         """Store a half that the producer would refuse; raises `SendError` if it may not be."""

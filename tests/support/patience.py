@@ -50,7 +50,9 @@ WHOLE_RUN_SECONDS = 3 * PATIENCE_SECONDS
 
 
 def wait_until(
-    condition: Callable[[], T | None], seconds: float = PATIENCE_SECONDS, pause_seconds: float = 0.05
+    condition: Callable[[], T | None],
+    seconds: float = PATIENCE_SECONDS,
+    pause_seconds: float = 0.05,
 ) -> T:
     """Wait until a condition holds, and return what it returned."""
     deadline = time.monotonic() + seconds

@@ -131,7 +131,7 @@ class Bench:
     def ends(self) -> list[tuple[str, str, bool]]:
         """Return the ends of the slow way: id, state, and whether it may yet be fast."""
         return [
-            (element.transaction_id, op.state.value, op.fast)
+            (element.transaction_id, op.state.value, not op.gives_up_fast)
             for op in self.connection.ops
             for element in op.elements
         ]

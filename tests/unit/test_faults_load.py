@@ -34,7 +34,7 @@ def test_messages_are_ordered_by_some_keys() -> None:
     chance = random.Random(1)  # noqa: S311
     messages = [random_message(Fate.COMMIT, chance, keys=3) for _ in range(1_000)]
     customers = {b"customer-0", b"customer-1", b"customer-2"}
-    assert {one.order for one in messages} >= {None, *customers}
+    assert {one.queue_key for one in messages} >= {None, *customers}
     assert {one.ordering_key for one in messages} == {None, *customers}
     assert {one.key for one in messages} >= {None, *customers}
 

@@ -92,7 +92,7 @@ def op_of(fields: dict[str, Any]) -> tuple[Op, list[int]]:
         fields["remark"],
         fields["actor"],
         delivered=fields.get("delivered", False),
-        fast=fields.get("fast", True),
+        gives_up_fast=not fields.get("fast", True),
     )
     return op, fields["malformed"]
 
@@ -144,7 +144,7 @@ def test_ops(vector: Any) -> None:
         op.remark,
         op.actor,
     )
-    assert (decoded.delivered, decoded.fast) == (op.delivered, op.fast)
+    assert (decoded.delivered, decoded.gives_up_fast) == (op.delivered, op.gives_up_fast)
     encoded = op.to_record(NAMES.op, 0)
     assert ((encoded.value, encoded.headers) == (value, headers)) is vector["exact"]
 
@@ -300,7 +300,7 @@ def test_partitions_follow_from_the_hash(vector: Any) -> None:
 @pytest.mark.parametrize("vector", VECTORS["partitions"]["queues"])
 def test_the_queue_follows_from_the_key(vector: Any) -> None:
     key, ordering_key = content(vector["key"]), content(vector["ordering_key"])
-    order = Message("orders.placed", b"", key, ordering_key=ordering_key).order
+    order = Message("orders.placed", b"", key, ordering_key=ordering_key).queue_key
     choice = QueueChoice(vector["queues"])
     queues = {choice.queue_of(order) for _ in range(32 * vector["queues"])}
     any_queue = set(range(vector["queues"]))

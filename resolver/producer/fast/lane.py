@@ -166,14 +166,14 @@ class FastLane:
             half.sent.half_id,
             answer,
             on_stored=end_of_wait(half.message, half.done),
-            fast=state is not TransactionStatus.UNKNOWN,
+            gives_up_fast=state is TransactionStatus.UNKNOWN,
         )
 
     def _give_up(self, half: FastHalf) -> None:
         """Tell the resolver that a half will not be committed fast; the caller has the lock."""
         if not half.has_given_up:
             half.has_given_up = True
-            self._publisher.send(half.message, half.sent.half_id, _NOT_FAST, fast=False)
+            self._publisher.send(half.message, half.sent.half_id, _NOT_FAST, gives_up_fast=True)
 
     def _leave(self, tried: Iterable[FastHalf] = ()) -> None:
         """Use the present fast id no more: commits that name it go the slow way.

@@ -1,4 +1,4 @@
-"""Decisions on their way from Spark's workers to delivery: as records, in a few binaries a queue.
+"""Decisions on their way from Spark's workers to delivery: each queue sends a few binaries.
 
 A worker makes the records, so that delivery only has to hand each record over. Modules
 `outputs`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.

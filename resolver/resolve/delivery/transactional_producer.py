@@ -89,7 +89,7 @@ class TransactionalProducer:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a late request may join the next transaction.
+        """Whether a late request of this producer could land in its next transaction.
 
         If so, the caller makes a new producer. Kafka refuses such a request only once a newer
         producer has raised the epoch.

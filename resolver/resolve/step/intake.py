@@ -23,7 +23,7 @@ from ...protocol import (
     is_revoked,
 )
 from ...protocol.policy import Policy, Refusals
-from .op_elements import OpAt
+from .op_elements import Ends, OpAt
 from .pending import NewHalf
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
@@ -44,7 +44,7 @@ def read_halves(
     """Decode the halves below `end`, in offset order, and move the queue's head behind them.
 
     A half that is settled, as after a rebuild, is passed over. A half that the policy refuses stays
-    pending, and its commit ends as undeliverable, unless its producer has delivered the message.
+    pending: its commit becomes undeliverable, unless its producer has delivered the message.
     Fences are noted in `queue.proved`.
     """
     new: list[NewHalf] = []
@@ -82,6 +82,26 @@ class ReadOp(NamedTuple):
     at: OpAt | None
     refused: list[Refused]
     revoked: str | None = None
+
+
+class ReadOps(NamedTuple):
+    """Ops that were read, fences and malformed ops too, and the ends that they ask for."""
+
+    records: list[ReadOp]
+    ends: Ends
+
+    @classmethod
+    def of(cls, records: list[ReadOp]) -> ReadOps:
+        """Line up the elements of the ops among these records."""
+        return cls(records, Ends.of([record.at for record in records if record.at]))
+
+    def before(self, op: int | None) -> ReadOps:
+        """Return the ops before number `op` of `ends.ops`; all of them for None."""
+        if op is None:
+            return self
+        offset = self.ends.ops[op].offset
+        kept = [record for record in self.records if record.offset < offset]
+        return ReadOps(kept, self.ends.take(self.ends.op < op))
 
 
 def read_ops(

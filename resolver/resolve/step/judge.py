@@ -56,7 +56,7 @@ def judge(
     Each half was read already, or never existed. Up to a half's winner, ends meet a pending half.
     Ends after the winner meet a settled half. Ends that waited come first.
     """
-    waited = carried(ends, pending, fast_ids)
+    waited = carried(ends, pending, fast_ids)  # only ends of fast halves wait
     if waited:
         ends = Ends.of(waited).then(ends)
     row_of_end = pending.find(ends.half)
@@ -110,7 +110,7 @@ def _turns(
     at_once = delivered
     if pending.fast.id.any():
         gives_up = on_pending & faults.none & (pending.fast.id[row_of_end] > 0)
-        gives_up &= ends.each(lambda at: not at.op.fast, np.bool_)
+        gives_up &= ends.each(lambda at: at.op.gives_up_fast, np.bool_)
         withdraws = (state == ROLLBACK) & ends.each(is_by_application, np.bool_)
         at_once = delivered | withdraws
     overtaken = np.zeros(len(ends), np.bool_)
@@ -136,15 +136,14 @@ def _ended(
     halves = pending.halves(rows, delivered)
     for half, op, checks, answered in zip(halves, *columns, strict=True):
         at = ends.ops[op]
-        outcome, source = _OUTCOMES[_CODES[at.op.state]], _source(at)
+        outcome, source, is_fast = _OUTCOMES[_CODES[at.op.state]], _source(at), at.op.delivered
         end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, queue.now)
+        transaction = Ended(half, *end, is_fast=is_fast)
         refusal = pending.refusals.get(half.offset)
-        if at.op.delivered:  # consumers have the message, whatever the policy says
-            ended.append(Ended(half, *end, None, None, True))
-        elif refusal and outcome is Outcome.COMMIT:
-            ended.append(Ended(half, *end).undeliverable(refusal))
-        else:
-            ended.append(Ended(half, *end))
+        # Consumers have a message that is delivered fast, whatever the policy says.
+        if refusal and outcome is Outcome.COMMIT and not is_fast:
+            transaction = transaction.undeliverable(refusal)
+        ended.append(transaction)
     return ended
 
 

@@ -2,7 +2,8 @@
 
 The first op of any of these kinds, and all ops after it, are left:
 
-- a half that it names has not been read, and no fence proves that there is none: `first_op_ahead`;
+- it names a half that was not read, and no fence proves that there is no such half:
+  `first_op_ahead`;
 - with the ops before it, it would release more than `max_output_bytes` of messages from the state:
   `first_op_too_large`;
 - the ops before it have as many elements as one batch could refuse: `read_ops` stops there.
@@ -18,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol import StoredRecord, record_bytes
-from .intake import ReadOp
 from .op_elements import Ends
 from .pending import Pending
 from .queue import Queue
@@ -37,26 +37,6 @@ class Plan(NamedTuple):
     ops_end: int
 
 
-class ReadOps(NamedTuple):
-    """Ops that were read, fences and malformed ops too, and the ends that they ask for."""
-
-    records: list[ReadOp]
-    ends: Ends
-
-    @classmethod
-    def of(cls, records: list[ReadOp]) -> ReadOps:
-        """Line up the elements of the ops among these records."""
-        return cls(records, Ends.of([record.at for record in records if record.at]))
-
-    def before(self, op: int | None) -> ReadOps:
-        """Return the ops before number `op` of `ends.ops`; all of them for None."""
-        if op is None:
-            return self
-        offset = self.ends.ops[op].offset
-        kept = [record for record in self.records if record.offset < offset]
-        return ReadOps(kept, self.ends.take(self.ends.op < op))
-
-
 def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
     """Return the start and end offset of the ops to read in a batch with this plan.
 
@@ -72,9 +52,9 @@ def _ops_range(head: Queue, plan: Plan) -> tuple[int, int]:
 
 
 def first_op_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
-    """Return the first op that names a half behind the halves read, and that no fence has proved.
+    """Return the first op that names a half not read yet, unless a fence has proved the op.
 
-    Where a fence has, the half does not exist: its element is refused, and holds up nothing.
+    Then the half does not exist: its element is refused, and holds up nothing.
     """
     op_offset = ends.each(lambda at: at.offset, np.int64)
     ahead = (ends.half >= plan.halves_end) & (op_offset >= head.proved)

@@ -21,8 +21,8 @@ Indices = npt.NDArray[np.int64]
 
 #: A pending half's row, with times in ms. `immunity` is the half's own, 0 without one.
 #: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row. After
-#: an extra check it holds the complement of the count (`~count`).
-#: `chunk` names the chunk of its message, -1 in memory. `size` is the message's, in bytes.
+#: an extra check it holds the complement of the count (`~count`). `chunk` is the stored chunk that
+#: has its message, -1 if it is in memory alone. `size` is the message's, in bytes.
 ROW = np.dtype(
     [
         ("offset", np.int64),

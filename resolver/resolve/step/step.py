@@ -2,14 +2,17 @@
 
 It has no clock and no Spark inside: the same state and input give the same decisions at any time.
 
-In the order of a batch: `state_parts.py` loads the queue's state. `intake.py` decodes the records,
-and `left_ops.py` leaves ops for the next batch. `judge.py` judges the ends, `settled.py` keeps the
-outcomes, `checks.py` asks and gives up. To judge an end, `faults.py` examines it, and `refusals.py`
-has the reasons to refuse it. Until its end comes, a half waits in the queue's state: `pending.py`.
+In the order of a batch: `intake.py` decodes the records, and `op_elements.py` lines up the ends
+that ops ask for. `judge.py` judges them: a half's first valid end wins. Until its end comes, a half
+waits in the queue's state: `pending.py`.
+
+Beside that, `state_parts.py` loads and saves the state. `left_ops.py` leaves ops that come too
+early or are too large. `faults.py` and `refusals.py` say which ends count for nothing. `settled.py`
+keeps the outcomes, `checks.py` asks and gives up.
 
 Only fast halves need these: `fast_ids.py` knows which ids are revoked; `waiting.py` has the ends
-that wait for that, and `holding.py` the checks. Next station: `resolver/resolve/delivery/packed.py`
-makes records of the decisions.
+that wait for that, and `holding.py` the checks. Next station:
+`resolver/resolve/delivery/packed.py` makes records of the decisions.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from .checks import Checked, check, overdue_segments
 from .decisions import QueueDecisions
 from .fast_ids import NEVER
 from .holding import note_wishes
-from .intake import read_halves, read_ops
+from .intake import ReadOps, read_halves, read_ops
 from .judge import Judged, judge
-from .left_ops import Plan, ReadOps, first_op_ahead, first_op_too_large, note_left
+from .left_ops import Plan, first_op_ahead, first_op_too_large, note_left
 from .pending import NewHalf, Pending
 from .queue import SEGMENT, Queue
 from .settings import StepSettings
@@ -44,8 +47,8 @@ def step(
 ) -> tuple[Changes, QueueDecisions]:
     """Join a batch's halves and ops; return the changes of the state, and the decisions.
 
-    `halves` are those of the plan and `ops` those of `ops_to_read`, in any order. Ops may be left
-    for the next batch, as if they had not been read. Fences of the half partition and revocations
+    The caller reads `halves` by the plan and `ops` by `ops_to_read`; any order will do. The last
+    ops may be left: the next batch reads them again. Fences of the half partition and revocations
     count if they were made with `fence_secret`. `is_rebuild` counts in a queue's first batch: ops
     about its fast halves may be lost.
     """
@@ -82,7 +85,7 @@ def _touched(new: list[NewHalf], with_halves: ReadOps, parts: StateParts) -> set
     """Return the segments whose halves this batch looks at.
 
     They have new halves, halves that ops end, overdue halves, halves of groups that are back, or
-    halves whose fast id is revoked. Called once a batch: the last two are taken out of the state.
+    halves whose fast id is revoked. Call it once a batch: the last two leave the state.
     """
     head = parts.head
     touched = {half.at.offset // SEGMENT for half in new}

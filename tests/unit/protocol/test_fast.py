@@ -89,7 +89,7 @@ def _op(**fields: Any) -> Op:
     "op",
     [
         _op(delivered=True),
-        Op(TransactionStatus.UNKNOWN, "orders", (Element(0, 17, "id"),), fast=False),
+        Op(TransactionStatus.UNKNOWN, "orders", (Element(0, 17, "id"),), gives_up_fast=True),
     ],
 )
 def test_a_producers_word_comes_back_and_stays_with_each_element(op: Op) -> None:

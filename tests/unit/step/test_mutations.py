@@ -138,13 +138,13 @@ MUTATIONS = [
         "an extra check may be followed by a regular one at once",
     ),
     Change(
-        "left_ops.py",
+        "intake.py",
         "kept = [record for record in self.records if record.offset < offset]",
         "kept = self.records",
         "ops that are left count as read: their malformed elements, the watermark",
     ),
     Change(
-        "left_ops.py",
+        "intake.py",
         "self.ends.take(self.ends.op < op)",
         "self.ends",
         "ops that are left are applied all the same",
@@ -187,8 +187,8 @@ MUTATIONS = [
     ),
     Change(
         "judge.py",
-        "if refusal and outcome is Outcome.COMMIT:",
-        "if refusal:",
+        "if refusal and outcome is Outcome.COMMIT and not is_fast:",
+        "if refusal and not is_fast:",
         "a refused half that rolls back is undeliverable",
     ),
     Change(
@@ -289,8 +289,8 @@ MUTATIONS = [
     ),
     Change(
         "judge.py",
-        "if at.op.delivered:",
-        "if at.op.delivered and not refusal:",
+        "outcome is Outcome.COMMIT and not is_fast:",
+        "outcome is Outcome.COMMIT:",
         "what is delivered is undeliverable by the policy",
     ),
     Change(
