@@ -250,6 +250,8 @@ class World:
     def stop(self, name: str) -> Victim:
         """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
         process = self.take_down(name)
+        # A process that has just started is killed by the signal: it does not heed it yet.
+        self.until(lambda: process.ready or process.ended, f"{process.name} does not start")
         status = process.stop(PATIENCE_SECONDS, self._read)
         if status != 0:
             raise FaultError(
