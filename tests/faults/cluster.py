@@ -177,10 +177,15 @@ class Cluster:
                 raise BrokerError(f"a node of the cluster can't be formatted: {said.strip()}")
 
     def _all_answer(self) -> bool:
+        """Whether each node takes clients and knows the others: one may still mend its files."""
         try:
-            return len(self._admin().list_topics(timeout=_ANSWER_SECONDS).brokers) == len(NODES)
+            known = [self._brokers(node) for node in self.nodes.values()]
         except KafkaException:
             return False
+        return all(count == len(NODES) for count in known)
+
+    def _brokers(self, node: Node) -> int:
+        return len(self._asking(node).list_topics(timeout=_ANSWER_SECONDS).brokers)
 
     def _until(self, done: Callable[[], bool], otherwise: str, seconds: float) -> None:
         until = time.monotonic() + seconds
