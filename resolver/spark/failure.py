@@ -17,6 +17,12 @@ _MORE_MEMORY = (
     "A process of Spark's has run out of memory, or was killed: set more spark.driver.memory (on a "
     "cluster spark.executor.memory too), and leave as much to the Python workers beside it"
 )
+#: Spark says so where a Python worker has not started within 10 s. No setting makes it longer.
+_SLOW_START = "Python worker failed to connect back"
+_START_AGAIN = (
+    "A Python worker took more than 10 s to start, as on a machine with too little to spare: start "
+    "again. Nothing is damaged, lost or delivered twice"
+)
 
 
 @contextmanager
@@ -36,8 +42,8 @@ def query_failed(
 ) -> ResolverError:
     """Return the error of a query that failed, with the name of the `log` and the `remedy`.
 
-    Where memory seems to have been too small, the remedy is to give more. An error of our own code
-    has its own.
+    Where memory seems to have been too small, the remedy is to give more; where a Python worker was
+    slow, to start again. An error of our own code has its own.
     """
     _, is_sent, sent = str(failure).rpartition(_SENT)
     if is_sent:
@@ -45,6 +51,8 @@ def query_failed(
         return ResolverError(f"the query {query} ended: {message}", remedy=own or f"see {log}")
     if any(sign in str(failure) for sign in _OF_MEMORY):
         remedy = _MORE_MEMORY
+    elif _SLOW_START in str(failure):
+        remedy = _START_AGAIN
     more = f". {remedy}" if remedy else ""
     ended = f"the query {query} ended: {in_short(str(failure))}"
     return ResolverError(ended, remedy=f"see {log}{more}")
