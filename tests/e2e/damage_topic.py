@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Message, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, Message, Producer, TopicPartition
 
 from resolver.audit.report import Invariant
 from resolver.kafka.topic_admin import await_topics
@@ -98,16 +99,30 @@ def _ghost(sent: Sent) -> Record:
 
 
 def _produce(story: Story, records: list[Record]) -> None:
-    for record in records:
-        story.world.producer.produce(
-            record.topic,
-            record.value,
-            record.key,
-            record.partition,
-            timestamp=record.timestamp_ms,
-            headers=list(record.headers),
-        )
-    assert story.world.producer.flush(PATIENCE_SECONDS) == 0
+    """Write to the topic that was just made.
+
+    A producer that knew the one before is sent away, and tries again. Without idempotence its first
+    records would then stand behind the next ones.
+    """
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    with closing(Producer({**story.world.options, "enable.idempotence": True})) as producer:
+        for record in records:
+            producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers),
+                on_delivery=delivered,
+            )
+        assert producer.flush(PATIENCE_SECONDS) == 0
+    assert failed == []
 
 
 def _unchanged(record: Record) -> list[Record]:
