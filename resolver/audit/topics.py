@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import AuditError
-from ..kafka.clients import admin_client, client_config, spark_kafka_options
+from ..kafka.clients import admin_client, client_config, spark_batch_options
 from ..settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
@@ -117,10 +117,8 @@ def records(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFram
         for side in (0, 1)
     )
     options = {
-        **spark_kafka_options(settings),
-        "kafka.isolation.level": "read_committed",
+        **spark_batch_options(settings),
         "assign": json.dumps({topic: sorted(ranges[topic]) for topic in ranges}),
-        "includeHeaders": "true",
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),
     }

@@ -16,12 +16,13 @@ __all__ = [
     "admin_client",
     "client_config",
     "servers_of",
+    "spark_batch_options",
     "spark_kafka_options",
 ]
 
 #: Bytes of a partition that Kafka sends at once to a reader of our own transactions. In smaller
 #: parts a replica that was away may give aborted records (docs/protocol.md, section 7). A message
-#: would be taken for delivered, or a parked message delivered twice.
+#: would be taken for delivered, a parked message delivered twice, or a half for settled.
 WHOLE_BYTES = 50_000_000
 #: Options by which a client comes back soon after a lost connection. By default librdkafka forgets
 #: the broker if it was the last one, and goes on waiting for it as a coordinator (librdkafka's
@@ -68,6 +69,20 @@ def spark_kafka_options(settings: Settings) -> dict[str, str]:
         "kafka.request.timeout.ms": "10000",
         **translated,
         **given,
+    }
+
+
+def spark_batch_options(settings: Settings) -> dict[str, str]:
+    """Return the options of a batch query that reads committed records, with their headers.
+
+    A task holds up to `WHOLE_BYTES` of its partition. `spark.kafka.max.partition.fetch.bytes` of
+    the settings wins.
+    """
+    return {
+        "kafka.max.partition.fetch.bytes": str(WHOLE_BYTES),
+        **spark_kafka_options(settings),
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
     }
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import ResolverError
-from ..kafka.clients import admin_client, client_config, spark_kafka_options
+from ..kafka.clients import admin_client, client_config, spark_batch_options
 from ..kafka.oldest import Oldest, oldest_records
 from ..kafka.topic_admin import existing_topics
 from ..kafka.topics import ensure_topics
@@ -111,10 +111,8 @@ def outcomes(spark: SparkSession, settings: Settings, ends: Ends) -> DataFrame:
 
 def _records(spark: SparkSession, settings: Settings, topic: str, ends: Ends) -> DataFrame:
     options = {
-        **spark_kafka_options(settings),
-        "kafka.isolation.level": "read_committed",
+        **spark_batch_options(settings),
         "subscribe": topic,
-        "includeHeaders": "true",
         "startingOffsets": "earliest",
         "endingOffsets": orjson.dumps({topic: ends[topic]}).decode(),
     }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from resolver.kafka.clients import spark_batch_options
+from resolver.settings import Settings
+from tests.faults.aborted import make_misleading
 from tests.faults.cluster import Cluster, offsets_of, transactions_of
 from tests.faults.node import Node
 from tests.faults.power import lose_power, preloaded
@@ -16,8 +22,10 @@ from tests.support.leftovers import processes_in
 from tests.support.patience import wait_until
 from tests.support.reading import end_offsets
 
-TOPIC, ALONE = "copied", "alone"
+TOPIC, ALONE, MISLEADING = "copied", "alone", "misleading"
 COUNT = 500
+#: Bytes of a fetch, by Kafka's default.
+IN_PARTS = 1_048_576
 _SECONDS = 60.0
 
 
@@ -67,6 +75,24 @@ def test_a_coordinator_is_the_leader_of_its_partition(cluster: Cluster) -> None:
     said = admin.describe_consumer_groups(["a group"])["a group"].result(_SECONDS).coordinator.id
     assert cluster.leader(*offsets_of("a group")) == said
     assert cluster.leader(*transactions_of("an id")) in cluster.nodes
+
+
+def test_a_batch_query_reads_no_aborted_record(cluster: Cluster, spark: SparkSession) -> None:
+    """A rebuild and an audit are batch queries. A part of a partition shows Kafka's fault."""
+    cluster.await_whole()
+    make_misleading(cluster, MISLEADING)
+    settings = Settings(bootstrap_servers=cluster.bootstrap)
+    in_parts = {**settings.spark, "kafka.max.partition.fetch.bytes": str(IN_PARTS)}
+    assert aborted(spark, replace(settings, spark=in_parts)) == 1
+    assert aborted(spark, settings) == 0
+    cluster.nodes[1].launch()
+
+
+def aborted(spark: SparkSession, settings: Settings) -> int:
+    """Return how many aborted records a batch query reads."""
+    options = {**spark_batch_options(settings), "subscribe": MISLEADING}
+    records = spark.read.format("kafka").options(**options).load()
+    return records.where(F.col("key").cast("string").startswith("aborted")).count()
 
 
 def leader(cluster: Cluster) -> Node:

@@ -12,7 +12,6 @@ from subprocess import CompletedProcess
 from tempfile import TemporaryFile
 
 from resolver.demo.processes import clean_environment
-from resolver.kafka.clients import WHOLE_BYTES
 
 from .network.bare import BareWorld
 from .results import Audit
@@ -20,8 +19,6 @@ from .scenery import SHORTENED
 from .world import World
 
 _SECONDS = 1_800.0
-#: More than a partition holds: in small fetches Kafka may show aborted records (`aborted.py`).
-_WHOLE = f"--set=spark.kafka.max.partition.fetch.bytes={WHOLE_BYTES}"
 #: Whatever the settings are now: the time-out by which no check came too early.
 _SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
 #: What it has by default, whatever the resolver was given.
@@ -63,7 +60,7 @@ def not_judged(counts: dict[str, int], settled: int, undeliverable: int) -> str:
 
 def run_audit(world: World) -> CompletedProcess[str]:
     """Run it; it may be beside the resolver."""
-    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST, _MEMORY, _WHOLE]
+    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST, _MEMORY]
     clock = [] if world.scenery.own_clock else [_ONE_CLOCK]
     return _run(world, "resolver", "audit", "--topics", "--json", *there, *clock)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resolver.errors import SettingsError
-from resolver.kafka.clients import client_config, spark_kafka_options
+from resolver.kafka.clients import client_config, spark_batch_options, spark_kafka_options
 from resolver.settings import Settings
 
 SERVERS = "kafka1:9092,kafka2:9092"
@@ -54,6 +54,12 @@ def test_without_servers_there_is_no_client() -> None:
     for make in (client_config, spark_kafka_options):
         with pytest.raises(SettingsError, match="bootstrap_servers is empty"):
             make(Settings())
+
+
+def test_a_batch_query_reads_large_parts_unless_the_settings_say_otherwise() -> None:
+    name = "kafka.max.partition.fetch.bytes"
+    assert spark_batch_options(settings({}))[name] == "50000000"
+    assert spark_batch_options(settings({}, {name: "1000"}))[name] == "1000"
 
 
 def test_options_about_speed_are_not_translated() -> None:
