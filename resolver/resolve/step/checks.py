@@ -10,8 +10,8 @@ import numpy as np
 
 from ...protocol import DiscardReason, Outcome, Source
 from .decisions import CheckCounts, CheckEvent, CheckSent, Ended
-from .fast_ids import FastIds
-from .holding import hold
+from .fast.holding import hold
+from .fast.ids import FastIds
 from .op_elements import Array
 from .pending import Pending
 from .queue import Queue

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .fast_ids import FastIds
+from .fast.ids import FastIds
+from .fast.waiting_ends import lost
 from .op_elements import Array, Ends, is_by_application, is_by_operator
 from .pending import Pending
 from .settings import StepSettings
-from .waiting import lost
 
 
 class Faults:

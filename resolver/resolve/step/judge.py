@@ -13,7 +13,8 @@ import numpy as np
 from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionStatus
 from .answers import answer, ask_again
 from .decisions import CheckCounts, Ended
-from .fast_ids import FastIds
+from .fast.ids import FastIds
+from .fast.waiting_ends import ends_that_waited, let_wait
 from .faults import Faults
 from .op_elements import Array, Ends, OpAt, Turns, is_by_application, is_by_operator
 from .pending import Pending
@@ -21,7 +22,6 @@ from .queue import Queue
 from .refusals import reasons_to_refuse, refuse
 from .settings import StepSettings
 from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
-from .waiting import carried, let_wait
 
 _CODES = {
     TransactionStatus.UNKNOWN: NONE,
@@ -56,7 +56,7 @@ def judge(
     Each half was read already, or never existed. Up to a half's winner, ends meet a pending half.
     Ends after the winner meet a settled half. Ends that waited come first.
     """
-    waited = carried(ends, pending, fast_ids)  # only ends of fast halves wait
+    waited = ends_that_waited(ends, pending, fast_ids)  # only ends of fast halves wait
     if waited:
         ends = Ends.of(waited).then(ends)
     row_of_end = pending.find(ends.half)

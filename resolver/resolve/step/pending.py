@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...protocol import HalfAt, decode_half, record_bytes
 from ...protocol.names import HALF_HEADERS
 from .bodies import Bodies, Body
-from .fast_halves import FastHalves
+from .fast.halves import FastHalves
 from .op_elements import Array
 from .queue import SEGMENT, PendingRange, Queue
 from .store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .fast_ids import FastIds
+from .fast.ids import FastIds
 from .pending import Pending
 from .queue import Queue
 from .returned import Returned

@@ -10,9 +10,9 @@ Beside that, `state_parts.py` loads and saves the state. `left_ops.py` leaves op
 early or are too large. `faults.py` and `refusals.py` say which ends count for nothing. `settled.py`
 keeps the outcomes, `checks.py` asks and gives up.
 
-Only fast halves need these: `fast_ids.py` knows which ids are revoked; `waiting.py` has the ends
-that wait for that, and `holding.py` the checks. Next station:
-`resolver/resolve/delivery/packed.py` makes records of the decisions.
+Only fast halves need the package `fast`.
+
+Next station: `../processor.py` has `../delivery/packed.py` make records of the decisions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from ...protocol import Refused, StoredRecord
 from .checks import Checked, check, overdue_segments
 from .decisions import QueueDecisions
-from .fast_ids import NEVER
-from .holding import note_wishes
+from .fast.holding import note_wishes
+from .fast.ids import NEVER
 from .intake import ReadOps, read_halves, read_ops
 from .judge import Judged, judge
 from .left_ops import Plan, first_op_ahead, first_op_too_large, note_left

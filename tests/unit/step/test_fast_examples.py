@@ -401,7 +401,7 @@ def test_a_revocation_reaches_more_halves_than_a_batch_looks_at(tmp_path: Path) 
     """Batch by batch, so that the memory that a batch takes has a limit."""
     small = [
         Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves"),
-        Change("fast_ids.py", "WINDOW = 65_536", "WINDOW = 8", "few halves a batch"),
+        Change("fast/ids.py", "WINDOW = 65_536", "WINDOW = 8", "few halves a batch"),
     ]
     with altered_step(small, tmp_path) as code:
         queue = Driver(code=code)

@@ -13,8 +13,8 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from .queue import SEGMENT, Queue
-from .store import Store
+from ..queue import SEGMENT, Queue
+from ..store import Store
 
 _Array = npt.NDArray[Any]
 

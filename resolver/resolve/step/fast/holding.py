@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .fast_ids import NEVER, FastIds, segments_of
-from .op_elements import Array
-from .pending import Pending
-from .queue import SEGMENT, Queue
-from .settings import StepSettings
-from .waiting import free_from, lost
+from ..op_elements import Array
+from ..pending import Pending
+from ..queue import SEGMENT, Queue
+from ..settings import StepSettings
+from .ids import NEVER, FastIds, segments_of
+from .waiting_ends import free_from, lost
 
 
 def hold(pending: Pending, fast_ids: FastIds, queue: Queue, settings: StepSettings) -> Array:

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .fast_halves import WaitingEnd
-from .fast_ids import NEVER, FastIds
-from .op_elements import Array, Ends, OpAt, Turns
-from .pending import Pending
-from .settings import StepSettings
+from ..op_elements import Array, Ends, OpAt, Turns
+from ..pending import Pending
+from ..settings import StepSettings
+from .halves import WaitingEnd
+from .ids import NEVER, FastIds
 
 #: The place of no end.
 _NONE = -1
 
 
-def carried(ends: Ends, pending: Pending, fast_ids: FastIds) -> list[OpAt]:
+def ends_that_waited(ends: Ends, pending: Pending, fast_ids: FastIds) -> list[OpAt]:
     """Return the ends of earlier batches that wait, where something may have changed for them."""
     waiting = pending.fast.waiting
     if not waiting:

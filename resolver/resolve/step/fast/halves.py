@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import Element, Op, TransactionStatus
-from .op_elements import OpAt
+from ....protocol import Element, Op, TransactionStatus
+from ..op_elements import OpAt
 
 _Array = npt.NDArray[Any]
 
