@@ -129,7 +129,7 @@ class Connection:
             record.partition,
             on_delivery,
             None,
-            0,
+            0,  # the time: now
             headers,
         )
 

@@ -1,7 +1,7 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits: a thread sends the ops, which `op_pack.py` makes of ends. Next station:
-`resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
+No caller waits: a thread sends the ops, which `op_pack.py` makes of ends, by `connection.py`. Next
+station: `resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
 """
 
 from __future__ import annotations

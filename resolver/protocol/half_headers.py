@@ -11,7 +11,7 @@ from ..errors import MalformedHalf
 from . import names as n
 from .record import short, text
 
-#: HeaderValues headers of one half, by name.
+#: Protocol headers of one half, by name.
 HeaderValues = dict[str, bytes | None]
 
 _MOST_DIGITS = 18

@@ -43,8 +43,9 @@ class HandOver:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         logger.debug("batch %d: %s", batch_id, Point.DECIDING)
-        rows = batch.toArrow().to_pylist()
+        rows = batch.toArrow().to_pylist()  # meanwhile the workers decide
         logger.debug("batch %d: %s", batch_id, Point.DECIDED)
+        # Spark returns them in any order. The batch's digest needs the same order in each replay.
         rows.sort(key=lambda row: (row["queue"], row["part"]))
         packed = (row["figures"] for row in rows)
         figures = [QueueFigures.unpack(one) for one in packed if one is not None]

@@ -7,7 +7,7 @@ The job links the stations on the driver: `source.py` plans, `query.py` has the 
 from __future__ import annotations
 
 import threading
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,24 +21,17 @@ from ..protocol import Names
 from ..settings import Settings
 from ..spark.failure import query_failed
 from ..spark.running import finish_batch, has_run
-from ..spark.session import sql_options
 from .checkpoint import Checkpoint
 from .delivery import Delivery, Marked
 from .fences import FenceTimer
 from .figures import QueueFigures
 from .hand_over import HandOver
-from .planned_settings import step_settings
-from .query import decide, slots, tasks
+from .query import start_query
 from .rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
 from .reports import Reports
 from .revocation_reports import Revoked
 from .revoker import Revoker
-from .source import ranges
 from .stuck import StuckWatch
-
-#: Let Spark interpret expressions. Otherwise it compiles them in each batch, for a row or two: the
-#: batch's time is a literal in the plan.
-_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 class Resolve:
@@ -195,26 +188,17 @@ class Resolve:
         self._rebuilding, self._has_run = False, True
 
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
-        planned = self._checkpoint.planned(step_settings(self._settings))
-        keys = slots(self._spark, self._settings.queues)
-        count = {"spark.sql.shuffle.partitions": str(tasks(self._spark, self._settings.queues))}
-        new = ranges(self._spark, self._settings)
-        writer = (
-            decide(new, self._settings, planned, keys, self._fence_secret, settled)
-            .writeStream.queryName("resolve")
-            .option("checkpointLocation", self._checkpoint.spark)
-            .trigger(processingTime=f"{self._settings.trigger_interval_ms} milliseconds")
-            .foreachBatch(self._hand_over)
-        )
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", "resolve")
         try:
-            with sql_options(self._spark, {**count, **_INTERPRETED}):
-                return writer.start()
+            return start_query(
+                self._spark,
+                self._settings,
+                self._checkpoint,
+                self._fence_secret,
+                self._hand_over,
+                settled,
+            )
         except (PySparkException, Py4JJavaError) as failure:  # such as damaged checkpoint files
             raise self._query_failed(failure) from failure
-        finally:
-            context.setLocalProperty("spark.scheduler.pool", cast(str, None))
 
     def _query_failed(self, failure: Exception) -> TxResolverError:
         remedy = (

@@ -1,50 +1,84 @@
-"""The query that decides: it groups the range rows by queue, for `processor.py`.
+"""The query that decides: it groups the range rows of `source.py` by queue.
 
-Each queue has a grouping key, so that Spark spreads the queues evenly over its tasks.
+Each queue has a grouping key, its slot, so that Spark spreads the queues evenly over its tasks.
+Next station: `processor.py` gets each queue's row. The decisions go on to `hand_over.py`.
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.group import GroupedData
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ..settings import Settings
-from .planned_settings import PlannedSettings
+from ..spark.session import sql_options
+from .checkpoint import Checkpoint
+from .planned_settings import step_settings
 from .processor import DECISIONS, QueueProcessor
+from .source import ranges
+from .spread import slots, tasks
 
 #: Most offsets whose outcomes one row may hold.
 _OUTCOMES_AT_ONCE = 100_000
-#: Seed that Spark uses for all its hashes.
-_HASH_SEED = 42
+#: Let Spark interpret expressions. Otherwise it compiles them in each batch, for a row or two: the
+#: batch's time is a literal in the plan.
+_INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+#: What `foreachBatch` calls with a batch's decisions (`DECISIONS`) and its number.
+HandingOver = Callable[[DataFrame, int], None]
 
 
-def decide(
-    ranges: DataFrame,
+def start_query(
+    spark: SparkSession,
     settings: Settings,
-    planned: PlannedSettings,
-    slots: list[int],
+    checkpoint: Checkpoint,
     fence_secret: str,
+    hand_over: HandingOver,
     outcomes: DataFrame | None = None,
-) -> DataFrame:
-    """Resolve the records of ranges (`resolver.resolve.source.RANGES`); return `DECISIONS`.
+) -> StreamingQuery:
+    """Start the query `resolve`: its batches go on from the checkpoint, to `hand_over`.
 
-    `settings` says where the records are, `planned` how each batch decides. `slots` has each
-    queue's grouping key (see `slots`). Fences of the half topic are made with `fence_secret`. A
-    rebuild takes `outcomes` (`resolver.resolve.rebuild.OUTCOMES`) as settled.
+    Fences of the half topic are made with `fence_secret`. A rebuild takes `outcomes`
+    (`resolver.resolve.rebuild.OUTCOMES`) as settled. Raises Spark's and py4j's errors, as of
+    damaged checkpoint files.
     """
-    initial = None if outcomes is None else _initial(outcomes, slots)
+    planned = checkpoint.planned(step_settings(settings))
+    keys = slots(spark, settings.queues)
+    processor = QueueProcessor(settings, planned, keys, fence_secret, outcomes is not None)
+    writer = (
+        _decided(ranges(spark, settings), keys, processor, outcomes)
+        .writeStream.queryName("resolve")
+        .option("checkpointLocation", checkpoint.spark)
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .foreachBatch(hand_over)
+    )
+    count = {"spark.sql.shuffle.partitions": str(tasks(spark, settings.queues))}
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", "resolve")
+    try:
+        with sql_options(spark, {**count, **_INTERPRETED}):
+            return writer.start()
+    finally:
+        context.setLocalProperty("spark.scheduler.pool", cast(str, None))
+
+
+def _decided(
+    ranges: DataFrame, slots: list[int], processor: QueueProcessor, outcomes: DataFrame | None
+) -> DataFrame:
+    """Return the decisions (`DECISIONS`) about ranges (`resolver.resolve.source.RANGES`)."""
     return (
         ranges.select(_slot(slots), "*", _now())
         .groupBy("slot")
         .transformWithState(
-            QueueProcessor(settings, planned, slots, fence_secret, outcomes is not None),
+            processor,
             outputStructType=DECISIONS,
             outputMode="Append",
             timeMode="None",
-            initialState=initial,
+            initialState=None if outcomes is None else _initial(outcomes, slots),
         )
     )
 
@@ -59,33 +93,6 @@ def _initial(outcomes: DataFrame, slots: list[int]) -> GroupedData:
         .select("slot", "found.offset", "found.outcome", "found.delivery", _now())
         .groupBy("slot")
     )
-
-
-def tasks(spark: SparkSession, queues: int) -> int:
-    """Return how many tasks decide: one per queue, or one per core if cores share them evenly.
-
-    A checkpoint keeps the number that it began with.
-    """
-    context = spark.sparkContext
-    cores = context.defaultParallelism if (context.master or "").startswith("local") else queues
-    return cores if queues % cores == 0 else queues
-
-
-def slots(spark: SparkSession, queues: int) -> list[int]:
-    """Return a grouping key for each queue, so that Spark spreads queues evenly over its tasks.
-
-    Spark hashes keys. With the numbers 0 to 3 as keys, one of four tasks would get three queues.
-    The keys returned are even for as many tasks as queues, and for each divisor of that number.
-    """
-    assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
-    # Spark's hash partitioning hashes an int so. To ask Spark by a job would delay each start.
-    hashing = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(_HASH_SEED)
-    keys: dict[int, int] = {}
-    for slot in itertools.count():
-        keys.setdefault(hashing.hashInt(slot) % queues, slot)
-        if len(keys) == queues:
-            break
-    return [keys[queue] for queue in range(queues)]
 
 
 def _now() -> Column:

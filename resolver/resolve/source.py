@@ -5,7 +5,7 @@ pass through Spark: the worker that decides a queue reads them from Kafka
 (`resolver.resolve.reader`). A record's way through the JVM as a row costs more than all other work
 on the record.
 
-Next station: `processor.py` gets a range row for each queue.
+Next station: `query.py` gives each queue's range row to `processor.py`.
 """
 
 from __future__ import annotations

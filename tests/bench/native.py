@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from resolver.resolve.query import tasks
+from resolver.resolve.spread import tasks
 from resolver.spark.session import sql_options
 
 from .stage import Stage

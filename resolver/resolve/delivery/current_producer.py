@@ -1,4 +1,4 @@
-"""The one writer of a topic prefix: its place in the marker's group, and its producer.
+"""Delivery's hold on a topic prefix: its place in the marker's group, and its producer.
 
 The newest writer fences all others. A fenced writer looks at the marker, to know whether it was
 replaced.

@@ -215,7 +215,7 @@ class Delivery:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
         if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
             return
-        # If a commit's topic takes records, the calls up to `_send` change nothing.
+        # In a first attempt, a commit that its topic takes passes unchanged, up to `_send`.
         self._check_topics.make(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)

@@ -1,6 +1,6 @@
 """Decisions on their way from Spark's workers to delivery: each queue sends a few binaries.
 
-A worker makes the records, so that delivery only has to hand each record over. Modules
+A worker makes the records, so that mostly delivery only has to hand each over. Modules
 `outputs`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.
 
 Next station: `resolver/resolve/hand_over.py` collects the binaries and gives them to `delivery.py`.
@@ -68,9 +68,10 @@ class Output(NamedTuple):
 class Decision(NamedTuple):
     """One decision as the records that say it: a message, a resolution, or both.
 
-    A commit keeps its half's headers in `half_headers`, packed. An undeliverable message or a
-    parked one needs them. A fast commit has neither message nor headers: its producer has
-    delivered the message.
+    The message is the committed one, or a check, a discarded record, a refused one, a parked one.
+    A commit keeps its half's headers in `half_headers`, packed: an undeliverable message or a
+    parked one needs them. A rollback has a resolution alone. So has a fast commit: its producer
+    has delivered the message.
     """
 
     message: Output | None

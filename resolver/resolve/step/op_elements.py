@@ -100,7 +100,8 @@ class Turns:
     - `delivered`: the turn of these comes at once.
     - `at_once`: the turn of these comes at once unless an end waits already.
     - `winners`: the places of the ends that end their halves, in order.
-    - `after`: the place of the end after which an element is judged; -1 if it meets a pending half.
+    - `after`: the place of the end after which an element is judged; -1 if none ended
+      its half before.
     - `overtaken`: ends that were to wait, and whose half a delivered op behind them has ended.
     """
 
