@@ -17,11 +17,11 @@ _MORE_MEMORY = (
     "A process of Spark's has run out of memory, or was killed: set more spark.driver.memory (on a "
     "cluster spark.executor.memory too), and leave as much to the Python workers beside it"
 )
-#: Spark says so where a Python worker has not started within 10 s. No setting makes it longer.
-_SLOW_START = "Python worker failed to connect back"
+#: Spark says so where no Python worker has started within 10 s. No setting makes it longer.
+_NO_START = "Python worker failed to connect back"
 _START_AGAIN = (
-    "A Python worker took more than 10 s to start, as on a machine with too little to spare: start "
-    "again. Nothing is damaged, lost or delivered twice"
+    "No Python worker started within 10 s: the machine was too busy, or the worker failed, and the "
+    "log says why. Start again; nothing is damaged, lost or delivered twice"
 )
 
 
@@ -42,8 +42,8 @@ def query_failed(
 ) -> ResolverError:
     """Return the error of a query that failed, with the name of the `log` and the `remedy`.
 
-    Where memory seems to have been too small, the remedy is to give more; where a Python worker was
-    slow, to start again. An error of our own code has its own.
+    Where memory seems to have been too small, the remedy is to give more; where no Python
+    worker started, to start again. An error of our own code has its own.
     """
     _, is_sent, sent = str(failure).rpartition(_SENT)
     if is_sent:
@@ -51,7 +51,7 @@ def query_failed(
         return ResolverError(f"the query {query} ended: {message}", remedy=own or f"see {log}")
     if any(sign in str(failure) for sign in _OF_MEMORY):
         remedy = _MORE_MEMORY
-    elif _SLOW_START in str(failure):
+    elif _NO_START in str(failure):
         remedy = _START_AGAIN
     more = f". {remedy}" if remedy else ""
     ended = f"the query {query} ended: {in_short(str(failure))}"

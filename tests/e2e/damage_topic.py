@@ -99,10 +99,9 @@ def _ghost(sent: Sent) -> Record:
 
 
 def _produce(story: Story, records: list[Record]) -> None:
-    """Write to the topic that was just made.
+    """Write with a producer that keeps the order when it tries again.
 
-    A producer that knew the one before is sent away, and tries again. Without idempotence its first
-    records would then stand behind the next ones.
+    A topic that was just made may refuse the first records.
     """
     failed: list[KafkaError] = []
 

@@ -38,12 +38,16 @@ def test_no_check_where_the_op_was_stored_in_time_however_late_it_is_read(
     with resolving("first"):
         pass
     halves = 300
-    in_time = FAST | {"transaction_timeout_ms": int(5_000 * FACTOR)}  # for 25 ops, one by one
+    in_time = FAST | {"transaction_timeout_ms": int(5_000 * FACTOR)}
     for _ in range(halves // 50):
         for queue in (0, 1):
             sent = world.send_halves((world.message() for _ in range(25)), queue)
-            for one in sent:
-                world.end(one)
+            world.produce(
+                Op(
+                    COMMIT, world.group, (Element(0, one.offset, one.half.transaction_id),)
+                ).to_record(world.names.op, queue)
+                for one in sent
+            )
     lone = world.send_half()
     _let_pass(lone.stored_at_ms + in_time["transaction_timeout_ms"])
 

@@ -177,7 +177,7 @@ class Cluster:
                 raise BrokerError(f"a node of the cluster can't be formatted: {said.strip()}")
 
     def _all_answer(self) -> bool:
-        """Whether each node takes clients and knows the others: one may still mend its files."""
+        """Whether each node takes clients and knows the others, after it has mended its files."""
         try:
             known = [self._brokers(node) for node in self.nodes.values()]
         except KafkaException:

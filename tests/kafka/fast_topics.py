@@ -14,7 +14,7 @@ from confluent_kafka import Message as KafkaMessage
 from resolver import Message, TransactionProducer
 from resolver.producer.producer_base import ProducerBase
 from resolver.protocol import Half, HalfAt, Op, decode_half
-from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.patience import PATIENCE_SECONDS, SEND_TIMEOUT_MS, wait_until
 from tests.support.reading import committed_records, held_up, visible_records
 from tests.support.world import headers_of, warm_transactions
 
@@ -36,7 +36,8 @@ class FastTopics(ProtocolTopics):
     @contextmanager
     def producer(self, **options: Any) -> Iterator[TransactionProducer]:
         """Make a fast producer of group orders, which can commit fast."""
-        given = {"checks_elsewhere": True, "fast": True, **options}
+        given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
+        given = {"checks_elsewhere": True, "fast": True, **given}
         server = given.pop("server", self.bootstrap)
         with TransactionProducer(
             "orders", server, topic_prefix=self.names.prefix, **given

@@ -17,7 +17,7 @@ from resolver.protocol import Half, HalfAt, Names, Op, Record, check_record, dec
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
-from tests.support.reading import visible_records
+from tests.support.reading import held_up, visible_records
 from tests.support.world import headers_of, place_of
 
 #: Real topic of most messages; tests share it, and nobody reads it.
@@ -51,6 +51,8 @@ class ProtocolTopics:
         """Let a resolver with these settings take over: it publishes its policy."""
         with closing(Delivery(replace(self.settings, **settings), uuid.uuid4().hex)) as delivery:
             delivery.start(is_new=True, rebuild=True)
+        # Kafka answers a commit before the policy is visible.
+        wait_until(lambda: held_up(self.options, self.names.policy) == 0)
 
     def check(self, group: str, offset: int, times: int = 1, queue: int = 0) -> None:
         """Write a check of a made-up half, as the resolver would."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from resolver.broker import Broker
+from resolver.broker.ports import free_port
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .protocol_topics import ProtocolTopics, group_of
@@ -163,9 +163,7 @@ def test_a_listener_that_is_not_there_is_named(
 def test_it_serves_metrics_and_health_and_logs_transactions_as_json(
     topics: ProtocolTopics, start: Start, tmp_path: Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     (tmp_path / "go").touch()
     with (tmp_path / "log").open("w") as log:
         served = f"agent_metrics_address={address}"

@@ -21,7 +21,7 @@ from resolver import (
     TxResolverError,
 )
 from resolver.broker import Broker
-from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.patience import PATIENCE_SECONDS, SEND_TIMEOUT_MS, wait_until
 
 from .protocol_topics import ProtocolTopics, group_of
 
@@ -83,8 +83,8 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> AsyncTransactionProducer:
-    # A busy machine is no reason to fail: only what is about time gives less.
-    given = {"listener": Orders(), "checks_elsewhere": True, "send_timeout_ms": 60_000, **options}
+    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
+    given = {"listener": Orders(), "checks_elsewhere": True, **given}
     return AsyncTransactionProducer(
         group_of(topics), topics.bootstrap, topic_prefix=topics.names.prefix, **given
     )

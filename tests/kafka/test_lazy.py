@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +20,7 @@ from resolver import (
     TransactionStatus,
 )
 from resolver.broker import Broker
+from resolver.broker.ports import free_port
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 
 from .kafka_proxy import Fate, KafkaProxy
@@ -52,8 +52,7 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
 @pytest.fixture
 def port() -> int:
     """A port where nobody listens yet."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    return free_port()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import pytest
 from resolver import Message, Transaction, TransactionProducer
 from resolver.broker import Broker
 from tests.faults.partitioner import java_partition
+from tests.support.patience import SEND_TIMEOUT_MS
 
 from .protocol_topics import ProtocolTopics
 
@@ -35,6 +36,7 @@ def producer_of(topics: ProtocolTopics, op_max_bytes: int = 4096) -> Transaction
         checks_elsewhere=True,
         topic_prefix=topics.names.prefix,
         op_max_bytes=op_max_bytes,
+        send_timeout_ms=SEND_TIMEOUT_MS,
     )
 
 

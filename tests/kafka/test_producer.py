@@ -29,7 +29,7 @@ from resolver import (
 )
 from resolver.broker import Broker
 from resolver.protocol import HalfId, decode_half
-from tests.support.patience import wait_until
+from tests.support.patience import SEND_TIMEOUT_MS, wait_until
 from tests.support.world import headers_of
 
 from .protocol_topics import REAL, ProtocolTopics
@@ -68,7 +68,8 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> TransactionProducer:
-    given = {"listener": Local(), "checks_elsewhere": True, **options}
+    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
+    given = {"listener": Local(), "checks_elsewhere": True, **given}
     return TransactionProducer(
         "orders", topics.bootstrap, topic_prefix=topics.names.prefix, **given
     )

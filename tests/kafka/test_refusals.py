@@ -33,7 +33,7 @@ from resolver.protocol.names import MAX_OFFSET
 from resolver.settings import Group
 from resolver.sql import SqlTransactionListener, TransactionLog
 from tests.support.databases import Server
-from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.patience import PATIENCE_SECONDS, SEND_TIMEOUT_MS, wait_until
 
 from .protocol_topics import REAL, ProtocolTopics
 from .test_topics import alter
@@ -60,7 +60,8 @@ def engine(postgresql: Server) -> Iterator[Engine]:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> TransactionProducer:
-    given = {"checks_elsewhere": True, "topic_prefix": topics.names.prefix, **options}
+    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
+    given = {"checks_elsewhere": True, "topic_prefix": topics.names.prefix, **given}
     return TransactionProducer("orders", topics.bootstrap, **given)
 
 

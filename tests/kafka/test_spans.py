@@ -22,6 +22,7 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.packed import Decision
 from resolver.settings import Settings
+from tests.support.patience import PATIENCE_SECONDS
 
 from .real_topic import commit, make_real, values
 
@@ -95,6 +96,7 @@ def test_a_sampled_commit_has_a_span_that_links_to_its_sender(
     settings: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
+    monkeypatch.setattr("resolver.resolve.delivery.spans._LAST_SECONDS", PATIENCE_SECONDS)
     real = make_real(settings, f"real-{uuid.uuid4().hex[:8]}")
     names = Names(settings.topic_prefix)
     decisions = [

@@ -14,7 +14,7 @@ from resolver.broker import Broker
 from resolver.protocol import Op
 from resolver.sql import AsyncSqlTransactionListener, SqlTransactionListener, TransactionLog
 from tests.support.databases import Server
-from tests.support.patience import wait_until
+from tests.support.patience import SEND_TIMEOUT_MS, wait_until
 
 from .protocol_topics import ProtocolTopics
 
@@ -63,7 +63,11 @@ def test_an_agent_answers_checks_from_the_database(topics: ProtocolTopics, url: 
     with (
         ExitStack() as still_open,
         TransactionProducer(
-            group, topics.bootstrap, listener, topic_prefix=topics.names.prefix
+            group,
+            topics.bootstrap,
+            listener,
+            topic_prefix=topics.names.prefix,
+            send_timeout_ms=SEND_TIMEOUT_MS,
         ) as producer,
     ):
         with producer.transaction(Message("orders.placed", b"{}")) as tx:

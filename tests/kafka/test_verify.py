@@ -22,6 +22,7 @@ from resolver import (
 )
 from resolver.broker import Broker
 from resolver.sql import AsyncSqlTransactionListener, SqlTransactionListener, TransactionLog
+from tests.support.patience import SEND_TIMEOUT_MS
 
 from .protocol_topics import ProtocolTopics
 
@@ -57,7 +58,12 @@ def engine(url: str) -> Iterator[Engine]:
 def verifying(topics: ProtocolTopics, engine: Engine) -> TransactionProducer:
     listener = SqlTransactionListener(engine, LOG, lock_wait_seconds=0.2)
     return TransactionProducer(
-        "orders", topics.bootstrap, listener, topic_prefix=topics.names.prefix, verify=True
+        "orders",
+        topics.bootstrap,
+        listener,
+        topic_prefix=topics.names.prefix,
+        verify=True,
+        send_timeout_ms=SEND_TIMEOUT_MS,
     )
 
 

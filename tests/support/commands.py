@@ -48,12 +48,12 @@ class Command:
     def until_said(self, text: str) -> None:
         """Return once it has said something new that contains `text`."""
         until = time.monotonic() + PATIENCE_SECONDS
-        while text not in self.said()[self._seen :]:
+        while text not in (said := self.said())[self._seen :]:
             ended = self.process.poll()
             assert ended is None, f"it ended with {ended}:\n{self.said()[-3_000:]}"
             assert time.monotonic() < until, f"no {text!r} in:\n{self.said()[-3_000:]}"
             time.sleep(0.005)
-        self._seen = len(self.said())
+        self._seen = len(said)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -68,10 +68,10 @@ def test_where_memory_is_too_small_the_remedy_is_not_to_rebuild(said: str) -> No
     assert "--rebuild" not in told
 
 
-def test_where_a_worker_was_slow_the_remedy_is_to_start_again() -> None:
+def test_where_no_worker_started_the_remedy_is_to_start_again() -> None:
     said = "org.apache.spark.SparkException: Python worker failed to connect back."
     told = str(query_failed("resolve", Exception(said), remedy="start with --rebuild"))
-    assert "start again. Nothing is damaged" in told
+    assert "Start again; nothing is damaged" in told
     assert "--rebuild" not in told
 
 
