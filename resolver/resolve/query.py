@@ -67,28 +67,28 @@ def start_query(
 
 
 def _decided(
-    ranges: DataFrame, slots: list[int], processor: QueueProcessor, outcomes: DataFrame | None
+    new: DataFrame, keys: list[int], processor: QueueProcessor, outcomes: DataFrame | None
 ) -> DataFrame:
-    """Return the decisions (`DECISIONS`) about ranges (`resolver.resolve.source.RANGES`)."""
+    """Return the decisions (`DECISIONS`) about `new` ranges (`resolver.resolve.source.RANGES`)."""
     return (
-        ranges.select(_slot(slots), "*", _now())
+        new.select(_slot(keys), "*", _now())
         .groupBy("slot")
         .transformWithState(
             processor,
             outputStructType=DECISIONS,
             outputMode="Append",
             timeMode="None",
-            initialState=None if outcomes is None else _initial(outcomes, slots),
+            initialState=None if outcomes is None else _initial(outcomes, keys),
         )
     )
 
 
-def _initial(outcomes: DataFrame, slots: list[int]) -> GroupedData:
+def _initial(outcomes: DataFrame, keys: list[int]) -> GroupedData:
     """Return outcomes, many in each row: Spark gives a processor one row after the other."""
     many = (F.col("offset") / _OUTCOMES_AT_ONCE).cast("long").alias("part")
     together = F.collect_list(F.struct("offset", "outcome", "delivery")).alias("found")
     return (
-        outcomes.groupBy(_slot(slots), many)
+        outcomes.groupBy(_slot(keys), many)
         .agg(together)
         .select("slot", "found.offset", "found.outcome", "found.delivery", _now())
         .groupBy("slot")
@@ -104,6 +104,6 @@ def _now() -> Column:
     return F.unix_millis(F.current_timestamp()).alias("now_ms")
 
 
-def _slot(slots: list[int]) -> Column:
-    keys = F.array(*(F.lit(slot) for slot in slots))
-    return F.element_at(keys, F.col("queue") + 1).alias("slot")
+def _slot(keys: list[int]) -> Column:
+    slots = F.array(*(F.lit(key) for key in keys))
+    return F.element_at(slots, F.col("queue") + 1).alias("slot")

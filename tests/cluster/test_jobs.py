@@ -45,7 +45,7 @@ class Jobs:
     def running(self, number: int) -> Iterator[tuple[Process, Process]]:
         """Run both; they have all cores of the cluster, so at the end they are stopped.
 
-        One starts after the other: Spark fails where a Python worker of resolve needs over 10 s to start.
+        One starts after the other: Spark fails where a Python worker needs over 10 s to start.
         """
         with (
             self._ready(self._resolving, f"resolve-{number}") as resolve,

@@ -165,7 +165,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_cores(
         pending = [world.send_half(queue) for queue in (*range(QUEUES), *range(QUEUES))]
         world.end(world.send_half())
         world.resolutions(1)
-    monkeypatch.setattr("resolver.resolve.job.tasks", lambda *_: 1)
+    monkeypatch.setattr("resolver.resolve.query.tasks", lambda *_: 1)
     with resolving(**PATIENT):
         for half in pending:
             world.end(half)
