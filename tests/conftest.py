@@ -84,8 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     settings = Settings(queues=2, spark={"spark.driver.extraJavaOptions": LASTING_JVM})
     home = tmp_path_factory.mktemp("spark")
-    # A task is tried again, as in `up`: a busy machine may start its Python worker too late.
-    session = spark_session(settings, "tests", master="local[2,4]", home=home)
+    session = spark_session(settings, "tests", master="local[2]", home=home)
     yield session
     session.stop()
 

@@ -22,7 +22,8 @@ __all__ = [
 
 #: Bytes of a partition that Kafka sends at once to a reader of our own transactions. In smaller
 #: parts a replica that was away may give aborted records (docs/protocol.md, section 7). A message
-#: would be taken for delivered, a parked message delivered twice, or a half for settled.
+#: would be taken for delivered, a parked message delivered twice, or a half taken
+#: for settled.
 WHOLE_BYTES = 50_000_000
 #: Options by which a client comes back soon after a lost connection. By default librdkafka forgets
 #: the broker if it was the last one, and goes on waiting for it as a coordinator (librdkafka's
@@ -49,10 +50,11 @@ def admin_client(settings: Settings) -> AdminClient:
     return AdminClient(client_config(settings))
 
 
-def spark_kafka_options(settings: Settings) -> dict[str, str]:
+def spark_kafka_options(settings: Settings, answer_ms: int = 10_000) -> dict[str, str]:
     """Return the options of connection and security for Spark's Kafka source.
 
-    They are made from [kafka]; `kafka.*` options of [spark] win. Raises `SettingsError` where an
+    An answer of Kafka may take `answer_ms`. The options are made from [kafka]; `kafka.*` options of
+    [spark] win. Raises `SettingsError` where an
     option has no counterpart in Java.
     """
     given = {key: value for key, value in settings.spark.items() if key.startswith("kafka.")}
@@ -66,7 +68,7 @@ def spark_kafka_options(settings: Settings) -> dict[str, str]:
         # Time in ms for an answer. A task keeps its slot while it waits for a broker that hangs:
         # with Kafka's default of 30 s, `land` held up the batches of `resolve` for a minute and a
         # half, until it had asked new leaders for all its partitions.
-        "kafka.request.timeout.ms": "10000",
+        "kafka.request.timeout.ms": str(answer_ms),
         **translated,
         **given,
     }
@@ -75,12 +77,13 @@ def spark_kafka_options(settings: Settings) -> dict[str, str]:
 def spark_batch_options(settings: Settings) -> dict[str, str]:
     """Return the options of a batch query that reads committed records, with their headers.
 
-    A task holds up to `WHOLE_BYTES` of its partition. `spark.kafka.max.partition.fetch.bytes` of
-    the settings wins.
+    Each running task holds up to `WHOLE_BYTES` of its partition. So may each idle consumer that
+    Spark keeps. An answer of so many bytes may take a minute, so that a slow link does not time
+    out. `spark.kafka.max.partition.fetch.bytes` of the settings wins.
     """
     return {
         "kafka.max.partition.fetch.bytes": str(WHOLE_BYTES),
-        **spark_kafka_options(settings),
+        **spark_kafka_options(settings, answer_ms=60_000),
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
     }

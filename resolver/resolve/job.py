@@ -26,6 +26,7 @@ from .delivery import Delivery, Marked
 from .fences import FenceTimer
 from .figures import QueueFigures
 from .hand_over import HandOver
+from .planned_settings import step_settings
 from .query import start_query
 from .rebuild import ensure_all_topics, outcomes, rebuild_ends, refuse_gaps
 from .reports import Reports
@@ -188,11 +189,13 @@ class Resolve:
         self._rebuilding, self._has_run = False, True
 
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
+        planned = self._checkpoint.planned(step_settings(self._settings))
         try:
             return start_query(
                 self._spark,
                 self._settings,
                 self._checkpoint,
+                planned,
                 self._fence_secret,
                 self._hand_over,
                 settled,

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ..settings import Settings
 from ..spark.session import sql_options
 from .checkpoint import Checkpoint
-from .planned_settings import step_settings
+from .planned_settings import PlannedSettings
 from .processor import DECISIONS, QueueProcessor
 from .source import ranges
 from .spread import slots, tasks
@@ -36,17 +36,17 @@ def start_query(
     spark: SparkSession,
     settings: Settings,
     checkpoint: Checkpoint,
+    planned: PlannedSettings,
     fence_secret: str,
     hand_over: HandingOver,
     outcomes: DataFrame | None = None,
 ) -> StreamingQuery:
     """Start the query `resolve`: its batches go on from the checkpoint, to `hand_over`.
 
-    Fences of the half topic are made with `fence_secret`. A rebuild takes `outcomes`
-    (`resolver.resolve.rebuild.OUTCOMES`) as settled. Raises Spark's and py4j's errors, as of
-    damaged checkpoint files.
+    `planned` says how each batch decides. Fences of the half topic are made with `fence_secret`. A
+    rebuild takes `outcomes` (`resolver.resolve.rebuild.OUTCOMES`) as settled. Raises Spark's and
+    py4j's errors, as of damaged checkpoint files.
     """
-    planned = checkpoint.planned(step_settings(settings))
     keys = slots(spark, settings.queues)
     processor = QueueProcessor(settings, planned, keys, fence_secret, outcomes is not None)
     writer = (
@@ -105,5 +105,5 @@ def _now() -> Column:
 
 
 def _slot(keys: list[int]) -> Column:
-    slots = F.array(*(F.lit(key) for key in keys))
-    return F.element_at(slots, F.col("queue") + 1).alias("slot")
+    all_keys = F.array(*(F.lit(key) for key in keys))
+    return F.element_at(all_keys, F.col("queue") + 1).alias("slot")

@@ -167,7 +167,7 @@ def damaged(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
 def test_it_finds_each_damage(
     spark: SparkSession, story: Story, damaged: Damaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A slow machine lands the last ops later than that: then no check in time is judged.
+    # On a slow machine the last ops land later than that. Then the audit judges no check.
     monkeypatch.setattr("resolver.audit.overdue._LANDING_MS", 1_000 * PATIENCE_SECONDS)
     report = audit(spark, story, damaged.tables, topics=True).as_json()
     damages, harmless = damaged.damages, damaged.harmless
@@ -197,7 +197,9 @@ def test_the_command_prints_all_that_it_finds(
     logs = [home, cache_folder().parent / "logs" / home.name]
     assert any("[gc] " in log.read_text() for log in logs if log.exists())
     assert "[gc] " not in errors.read_text()
-    assert missed(damaged.damages, report) == []
+    # Checks in time are judged by the test before: here a slow machine may have landed too late.
+    surely = [one for one in damaged.damages if one.invariant is not Invariant.OVERDUE]
+    assert missed(surely, report) == []
     assert missed(damaged.harmless, report) == [one.name for one in damaged.harmless]
 
 

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from resolver.kafka.clients import spark_batch_options
+from resolver.audit.topics import readable, records
+from resolver.resolve.rebuild import _records
 from resolver.settings import Settings
-from tests.faults.aborted import make_misleading
+from tests.faults.aborted import make_misleading, mislead
 from tests.faults.cluster import Cluster, offsets_of, transactions_of
 from tests.faults.node import Node
 from tests.faults.power import lose_power, preloaded
@@ -77,22 +78,32 @@ def test_a_coordinator_is_the_leader_of_its_partition(cluster: Cluster) -> None:
     assert cluster.leader(*transactions_of("an id")) in cluster.nodes
 
 
-def test_a_batch_query_reads_no_aborted_record(cluster: Cluster, spark: SparkSession) -> None:
-    """A rebuild and an audit are batch queries. A part of a partition shows Kafka's fault."""
+def test_a_rebuild_and_an_audit_read_no_aborted_record(
+    cluster: Cluster, spark: SparkSession
+) -> None:
+    """A fetch of a part of the partition shows Kafka's fault."""
     cluster.await_whole()
     make_misleading(cluster, MISLEADING)
+    mislead(cluster, MISLEADING)
     settings = Settings(bootstrap_servers=cluster.bootstrap)
     in_parts = {**settings.spark, "kafka.max.partition.fetch.bytes": str(IN_PARTS)}
-    assert aborted(spark, replace(settings, spark=in_parts)) == 1
-    assert aborted(spark, settings) == 0
+    for read in (of_an_audit, of_a_rebuild):
+        assert aborted(read(spark, replace(settings, spark=in_parts))) == 1
+        assert aborted(read(spark, settings)) == 0
     cluster.nodes[1].launch()
 
 
-def aborted(spark: SparkSession, settings: Settings) -> int:
-    """Return how many aborted records a batch query reads."""
-    options = {**spark_batch_options(settings), "subscribe": MISLEADING}
-    records = spark.read.format("kafka").options(**options).load()
-    return records.where(F.col("key").cast("string").startswith("aborted")).count()
+def of_an_audit(spark: SparkSession, settings: Settings) -> DataFrame:
+    return records(spark, settings, readable(settings, [MISLEADING]))
+
+
+def of_a_rebuild(spark: SparkSession, settings: Settings) -> DataFrame:
+    end = end_offsets({"bootstrap.servers": settings.bootstrap_servers}, MISLEADING)[0]
+    return _records(spark, settings, MISLEADING, {MISLEADING: {"0": end}})
+
+
+def aborted(read: DataFrame) -> int:
+    return read.where(F.col("key").cast("string").startswith("aborted")).count()
 
 
 def leader(cluster: Cluster) -> Node:

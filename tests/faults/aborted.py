@@ -73,11 +73,11 @@ def _await_leader(cluster: Cluster, topic: str, besides: int) -> int:
     return leader
 
 
-def make_misleading(cluster: Cluster, topic: str) -> int:
-    """Make a topic, and let a node lead it whose index of aborted transactions is wrong.
+def make_misleading(cluster: Cluster, topic: str) -> None:
+    """Make a topic of which node 2 has a wrong index of aborted transactions. Node 1 leads it.
 
-    Returns its number. Node 1 is killed. 700 kB come before the 620 kB that node 2 copies at once:
-    Spark's fetch of 1 MiB ends between the second abort and the record of the other producer.
+    700 kB come before the 630 kB that node 2 copies at once. So a fetch of 1 MiB, as Spark's, ends
+    between the second abort and the record of the other producer.
     """
     cluster.make_topic(topic, 1, 2, 3)
     cluster.await_whole()
@@ -92,14 +92,20 @@ def make_misleading(cluster: Cluster, topic: str) -> int:
     _write(second, topic, "of another producer", commit=True)
     cluster.nodes[2].launch()
     cluster.await_whole()
+
+
+def mislead(cluster: Cluster, topic: str) -> int:
+    """Kill node 1; return the number of the node that leads the topic now."""
     cluster.nodes[1].kill()
     return _await_leader(cluster, topic, besides=1)
 
 
 def main() -> None:
-    """Print what is read of the replica that was away."""
+    """Print what is read from the leader of before, and from the replica that was away."""
     with TemporaryDirectory() as home, Cluster(Path(home)) as cluster:
-        leader = make_misleading(cluster, _TOPIC)
+        make_misleading(cluster, _TOPIC)
+        print("the leader of before:", _read(cluster, _SMALL))
+        leader = mislead(cluster, _TOPIC)
         for fetch_bytes in (_SMALL, WHOLE_BYTES):
             print(f"node {leader}, {fetch_bytes} bytes a fetch:", _read(cluster, fetch_bytes))
 

@@ -36,8 +36,12 @@ class FastTopics(ProtocolTopics):
     @contextmanager
     def producer(self, **options: Any) -> Iterator[TransactionProducer]:
         """Make a fast producer of group orders, which can commit fast."""
-        given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
-        given = {"checks_elsewhere": True, "fast": True, **given}
+        given: dict[str, Any] = {
+            "checks_elsewhere": True,
+            "fast": True,
+            "send_timeout_ms": SEND_TIMEOUT_MS,
+            **options,
+        }
         server = given.pop("server", self.bootstrap)
         with TransactionProducer(
             "orders", server, topic_prefix=self.names.prefix, **given

@@ -83,8 +83,12 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> AsyncTransactionProducer:
-    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
-    given = {"listener": Orders(), "checks_elsewhere": True, **given}
+    given: dict[str, Any] = {
+        "listener": Orders(),
+        "checks_elsewhere": True,
+        "send_timeout_ms": SEND_TIMEOUT_MS,
+        **options,
+    }
     return AsyncTransactionProducer(
         group_of(topics), topics.bootstrap, topic_prefix=topics.names.prefix, **given
     )

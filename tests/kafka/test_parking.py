@@ -185,8 +185,10 @@ def test_a_topic_without_a_leader_lets_all_others_pass(
     site.node.start()
     delivery.deliver(3, site.batch(site.sick, site.well))  # behind what is parked
     released(delivery)
+    # A slow answer of the node that is back is no reason to park again.
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", 60.0)
     delivery.deliver(4, site.batch(site.sick, site.well))
-    released(delivery)
+    assert not delivery.has_parked
     assert site.delivered(site.sick) == [0, 2, 4, 6, 7, 9]
     assert site.delivered(site.well) == [1, 3, 5, 8, 10]
     assert site.outcomes() == list(range(11))

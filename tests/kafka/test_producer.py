@@ -68,8 +68,12 @@ def topics(kafka: Broker, prefix: str) -> ProtocolTopics:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> TransactionProducer:
-    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
-    given = {"listener": Local(), "checks_elsewhere": True, **given}
+    given: dict[str, Any] = {
+        "listener": Local(),
+        "checks_elsewhere": True,
+        "send_timeout_ms": SEND_TIMEOUT_MS,
+        **options,
+    }
     return TransactionProducer(
         "orders", topics.bootstrap, topic_prefix=topics.names.prefix, **given
     )

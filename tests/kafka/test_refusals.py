@@ -60,8 +60,12 @@ def engine(postgresql: Server) -> Iterator[Engine]:
 
 
 def producer_of(topics: ProtocolTopics, **options: Any) -> TransactionProducer:
-    given: dict[str, Any] = {"send_timeout_ms": SEND_TIMEOUT_MS, **options}
-    given = {"checks_elsewhere": True, "topic_prefix": topics.names.prefix, **given}
+    given: dict[str, Any] = {
+        "checks_elsewhere": True,
+        "topic_prefix": topics.names.prefix,
+        "send_timeout_ms": SEND_TIMEOUT_MS,
+        **options,
+    }
     return TransactionProducer("orders", topics.bootstrap, **given)
 
 

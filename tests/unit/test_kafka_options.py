@@ -58,7 +58,8 @@ def test_without_servers_there_is_no_client() -> None:
 
 def test_a_batch_query_reads_large_parts_unless_the_settings_say_otherwise() -> None:
     name = "kafka.max.partition.fetch.bytes"
-    assert spark_batch_options(settings({}))[name] == "50000000"
+    options = spark_batch_options(settings({}))
+    assert (options[name], options["kafka.request.timeout.ms"]) == ("50000000", "60000")
     assert spark_batch_options(settings({}, {name: "1000"}))[name] == "1000"
 
 

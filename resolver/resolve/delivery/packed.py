@@ -1,6 +1,6 @@
 """Decisions on their way from Spark's workers to delivery: each queue sends a few binaries.
 
-A worker makes the records, so that mostly delivery only has to hand each over. Modules
+A worker makes the records, so that delivery mostly only hands each record over. Modules
 `outputs`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.
 
 Next station: `resolver/resolve/hand_over.py` collects the binaries and gives them to `delivery.py`.

@@ -12,7 +12,8 @@ keeps the outcomes, `checks.py` asks and gives up.
 
 Only fast halves need the package `fast`.
 
-Next station: `../processor.py` has `../delivery/packed.py` make records of the decisions.
+Next station: `processor.py` has `resolver/resolve/delivery/packed.py` make records of the
+decisions.
 """
 
 from __future__ import annotations
