@@ -1,12 +1,11 @@
 """The pure step that joins half against op by queue offset."""
 
 from .decisions import CheckCounts, CheckEvent, CheckSent, Ended, QueueDecisions
-from .left_ops import Plan, ops_to_read
-from .queue import SEGMENT
 from .settings import StepSettings
-from .settled import settle
+from .state.head import SEGMENT, Plan, ops_to_read
+from .state.settled import settle
+from .state.store import Changes
 from .step import step
-from .store import Changes
 
 __all__ = [
     "SEGMENT",

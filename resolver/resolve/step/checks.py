@@ -14,9 +14,9 @@ from .fast.holding import hold
 from .fast.ids import FastIds
 from .op_elements import Array
 from .pending import Pending
-from .queue import Queue
 from .settings import StepSettings
-from .settled import DISCARD, Settled
+from .state.head import Head
+from .state.settled import DISCARD, Settled
 
 #: Rows that one step looks at, of overdue segments; those with the least deadlines come first.
 WINDOW = 65_536
@@ -24,12 +24,12 @@ WINDOW = 65_536
 _MAX_DOUBLINGS = 40
 
 
-def overdue_segments(queue: Queue, watermark: int | None) -> list[int]:
+def overdue_segments(head: Head, watermark: int | None) -> list[int]:
     """Return the segments that hold the rows to look at."""
     if watermark is None:
         return []
     segments, rows = [], 0
-    for segment, entry in sorted(queue.pending.items(), key=lambda item: item[1].least_deadline):
+    for segment, entry in sorted(head.pending.items(), key=lambda item: item[1].least_deadline):
         if entry.least_deadline >= watermark or rows >= WINDOW:
             break
         segments.append(segment)
@@ -46,33 +46,33 @@ class Checked(NamedTuple):
     left: bool
 
 
-def check(
+def check_overdue(
     pending: Pending,
     settled: Settled,
     fast_ids: FastIds,
-    queue: Queue,
+    head: Head,
     settings: StepSettings,
-    returned: Collection[str] = (),
+    groups_back: Collection[str] = (),
 ) -> Checked:
     """Check the overdue halves; discard those that are too old or were checked often enough.
 
-    Nobody is asked about a half that its producer may commit itself. The halves of `returned`
-    groups that wait for an answer have an extra check, as far as the limits allow; `left` says
-    whether they left some.
+    Nobody is asked about a half that its producer may commit itself. The halves of `groups_back`
+    that wait for an answer have an extra check, as far as the limits allow. `left` says whether the
+    limits left some.
     """
-    silent = hold(pending, fast_ids, queue, settings)
-    due = _due(pending, queue, settings)
-    extra, left = _waiting(pending, silent, set(returned), due, queue, settings)
+    silent = hold(pending, fast_ids, head, settings)
+    due = _due(pending, head, settings)
+    extra, left = _waiting(pending, silent, set(groups_back), due, head, settings)
     rows = pending.rows[due]
     asked_once = rows["checks"] > 0
     by_checks = asked_once & used_up(rows, settings)
-    given_up = by_checks | (asked_once & expired(rows, queue, settings))
+    given_up = by_checks | (asked_once & expired(rows, head, settings))
     counts = _counts(pending, due, given_up) + _counts(pending, extra, np.zeros(len(extra), bool))
-    discards = _discard(pending, due[given_up], by_checks[given_up], queue)
+    discards = _discard(pending, due[given_up], by_checks[given_up], head)
     settled.settle(rows["offset"][given_up], np.full(len(discards), DISCARD, np.uint8))
     pending.end(due[given_up])
-    checks = _ask(pending, due[~given_up], queue, settings)
-    return Checked(checks + _ask_extra(pending, extra, queue, settings), discards, counts, left)
+    checks = _ask(pending, due[~given_up], head, settings)
+    return Checked(checks + _ask_extra(pending, extra, head, settings), discards, counts, left)
 
 
 def used_up(rows: Array, settings: StepSettings) -> Array:
@@ -81,9 +81,9 @@ def used_up(rows: Array, settings: StepSettings) -> Array:
     return np.asarray(counted >= settings.transaction_check_max)
 
 
-def expired(rows: Array, queue: Queue, settings: StepSettings) -> Array:
+def expired(rows: Array, head: Head, settings: StepSettings) -> Array:
     """Whether rows are so old that they are given up, once they were asked about."""
-    return np.asarray(queue.now - rows["stored_at"] > settings.file_reserved_ms)
+    return np.asarray(head.now - rows["stored_at"] > settings.file_reserved_ms)
 
 
 def _waiting(
@@ -91,7 +91,7 @@ def _waiting(
     silent: Array,
     groups: set[str],
     due: Array,
-    queue: Queue,
+    head: Head,
     settings: StepSettings,
 ) -> tuple[Array, bool]:
     """Return the rows of groups that are back which have an extra check now; are more left?
@@ -99,12 +99,12 @@ def _waiting(
     Checks that count when nobody answers them are not spent so.
     """
     rows = pending.rows
-    if not groups or settings.count_unanswered_checks or queue.watermark is None:
+    if not groups or settings.count_unanswered_checks or head.watermark is None:
         return np.zeros(0, np.int64), False
     is_back = np.array([group in groups for group in pending.groups.tolist()], np.bool_)
     waits = pending.alive & ~silent & is_back & rows["asked"] & (rows["streak"] >= 0)
-    waits &= rows["deadline"] >= queue.watermark
-    waits &= ~used_up(rows, settings) & ~expired(rows, queue, settings)
+    waits &= rows["deadline"] >= head.watermark
+    waits &= ~used_up(rows, settings) & ~expired(rows, head, settings)
     found = np.flatnonzero(waits)
     found = found[np.argsort(rows["deadline"][found], kind="stable")]
     room = settings.max_output_bytes - pending.stored_bytes(due).sum()
@@ -128,11 +128,11 @@ def _counts(pending: Pending, due: Array, given_up: Array) -> CheckCounts:
     return counts
 
 
-def _due(pending: Pending, queue: Queue, settings: StepSettings) -> Array:
+def _due(pending: Pending, head: Head, settings: StepSettings) -> Array:
     """Return overdue rows by deadline, within the limits; groups share the limits fairly."""
-    if queue.watermark is None:
+    if head.watermark is None:
         return np.zeros(0, np.int64)
-    due = np.flatnonzero(pending.alive & (pending.rows["deadline"] < queue.watermark))
+    due = np.flatnonzero(pending.alive & (pending.rows["deadline"] < head.watermark))
     due = due[np.argsort(pending.rows["deadline"][due], kind="stable")]
     sizes = pending.stored_bytes(due)
     if len(due) <= settings.max_checks and sizes.sum() <= settings.max_output_bytes:
@@ -153,7 +153,7 @@ def _rank_within(groups: Array) -> Array:
     return rank
 
 
-def _discard(pending: Pending, due: Array, by_checks: Array, queue: Queue) -> list[Ended]:
+def _discard(pending: Pending, due: Array, by_checks: Array, head: Head) -> list[Ended]:
     rows = pending.rows[due]
     columns = (rows["checks"].tolist(), rows["answered"].tolist(), by_checks.tolist())
     return [
@@ -165,19 +165,19 @@ def _discard(pending: Pending, due: Array, by_checks: Array, queue: Queue) -> li
             ended_at_ms=None,
             checks=checks,
             answered=answered,
-            decided_at_ms=queue.now,
+            decided_at_ms=head.now,
             reason=DiscardReason.CHECK_MAX if is_used_up else DiscardReason.EXPIRED,
         )
         for at, checks, answered, is_used_up in zip(pending.halves(due), *columns, strict=True)
     ]
 
 
-def _ask(pending: Pending, due: Array, queue: Queue, settings: StepSettings) -> list[CheckSent]:
+def _ask(pending: Pending, due: Array, head: Head, settings: StepSettings) -> list[CheckSent]:
     rows = pending.rows
     rows["streak"][due] = unanswered(rows["streak"][due]) + rows["asked"][due]
     rows["checks"][due] += 1
     rows["asked"][due] = True
-    start = max(queue.watermark or 0, queue.now)
+    start = max(head.watermark or 0, head.now)
     rows["deadline"][due] = _next_deadlines(start, rows["streak"][due], settings)
     pending.changed[due] = True
     checks = rows["checks"][due].tolist()
@@ -185,7 +185,7 @@ def _ask(pending: Pending, due: Array, queue: Queue, settings: StepSettings) -> 
 
 
 def _ask_extra(
-    pending: Pending, extra: Array, queue: Queue, settings: StepSettings
+    pending: Pending, extra: Array, head: Head, settings: StepSettings
 ) -> list[CheckSent]:
     """Ask once more, beside the checks that are due by themselves.
 
@@ -195,7 +195,7 @@ def _ask_extra(
     rows = pending.rows
     rows["streak"][extra] = ~rows["streak"][extra]
     rows["checks"][extra] += 1
-    answer_at = max(queue.watermark or 0, queue.now) + settings.transaction_check_interval_ms
+    answer_at = max(head.watermark or 0, head.now) + settings.transaction_check_interval_ms
     rows["deadline"][extra] = np.maximum(rows["deadline"][extra], answer_at)
     pending.changed[extra] = True
     checks = rows["checks"][extra].tolist()

@@ -15,8 +15,8 @@ class Faults:
     """The reasons why an end on a pending half may not count.
 
     Each column has an entry for each end. Nobody reads that of an end whose half is not pending.
-    `none` says that the end names the group and the transaction id of its half. `row_of_end` has
-    the row of each end's half; -1 if the half is not pending.
+    `names_its_half` says that the end names the group and the transaction id of its half.
+    `row_of_end` has the row of each end's half; -1 if the half is not pending.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Faults:
         self.group[found] = groups[found] != pending.groups[row]
         self.transaction[found] = ends.ids[found] != pending.ids[row]
         self.transaction &= ~self.group
-        self.none = ~self.group & ~self.transaction
+        self.names_its_half = ~self.group & ~self.transaction
 
         rows = pending.rows[row]
         latest = rows["stored_at"] + np.maximum(rows["immunity"], settings.transaction_timeout_ms)
@@ -46,11 +46,13 @@ class Faults:
         self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
 
         #: Delivered ends of halves without a fast id.
-        self.twice = self.none & delivered
+        self.twice = self.names_its_half & delivered
         self.twice[found] &= pending.fast.id[row] == 0
         #: Ends of halves that a lost op may have ended. Only an operator's end and a delivered op
         #: count there.
         self.lost = np.zeros(len(ends), np.bool_)
         self.lost[found] = lost(pending, fast_ids)[row]
         if self.lost.any():
-            self.lost &= self.none & ~self.late & ~delivered & ~ends.each(is_by_operator, np.bool_)
+            self.lost &= (
+                self.names_its_half & ~self.late & ~delivered & ~ends.each(is_by_operator, np.bool_)
+            )

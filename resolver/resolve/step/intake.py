@@ -25,18 +25,18 @@ from ...protocol import (
 from ...protocol.policy import Policy, Refusals
 from .op_elements import Ends, OpAt
 from .pending import NewHalf
-from .queue import SEGMENT, Queue
 from .settings import StepSettings
-from .settled import Settled
+from .state.head import SEGMENT, Head
+from .state.settled import Settled
 
 #: Least size of a refused element's record, in bytes.
 _REFUSED_BYTES = 512
 
 
-def read_halves(
+def decode_halves(
     halves: Sequence[StoredRecord],
     end: int,
-    queue: Queue,
+    head: Head,
     settled: Settled,
     settings: StepSettings,
     fence_secret: str,
@@ -45,7 +45,7 @@ def read_halves(
 
     A half that is settled, as after a rebuild, is passed over. A half that the policy refuses stays
     pending: its commit becomes undeliverable, unless its producer has delivered the message.
-    Fences are noted in `queue.proved`.
+    Fences are noted in `head.proved`.
     """
     new: list[NewHalf] = []
     refused: list[Refused] = []
@@ -54,22 +54,22 @@ def read_halves(
         try:
             half = decode_half(key, value, _readable(headers, MalformedHalf), settings.topic_prefix)
         except MalformedHalf as error:
-            ops_end = decode_half_fence(value, headers, queue.number, fence_secret)
+            ops_end = decode_half_fence(value, headers, head.number, fence_secret)
             if ops_end is not None:
-                queue.proved = max(queue.proved, ops_end)
+                head.proved = max(head.proved, ops_end)
                 continue
-            source = f"{Names(settings.topic_prefix).half}:{queue.number}:{offset}"
+            source = f"{Names(settings.topic_prefix).half}:{head.number}:{offset}"
             reason = QuarantineReason.MALFORMED_HALF
             refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
         else:
-            at = HalfAt(queue.number, offset, stored_at, half, headers or [])
-            new.append(_pending(at, refusals[half.group, half.topic], settings))
-    _advance(queue, halves, end)
+            at = HalfAt(head.number, offset, stored_at, half, headers or [])
+            new.append(_new_half(at, refusals[half.group, half.topic], settings))
+    _advance(head, halves, end)
     codes = settled.look_up(np.array([half.at.offset for half in new], np.int64))
     return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
 
 
-class ReadOp(NamedTuple):
+class DecodedOp(NamedTuple):
     """A record of the op topic.
 
     `at` is its op: None for a fence, a revocation or a malformed record. `refused` has a malformed
@@ -84,35 +84,35 @@ class ReadOp(NamedTuple):
     revoked: str | None = None
 
 
-class ReadOps(NamedTuple):
+class DecodedOps(NamedTuple):
     """Ops that were read, fences and malformed ops too, and the ends that they ask for."""
 
-    records: list[ReadOp]
+    records: list[DecodedOp]
     ends: Ends
 
     @classmethod
-    def of(cls, records: list[ReadOp]) -> ReadOps:
+    def of(cls, records: list[DecodedOp]) -> DecodedOps:
         """Line up the elements of the ops among these records."""
         return cls(records, Ends.of([record.at for record in records if record.at]))
 
-    def before(self, op: int | None) -> ReadOps:
+    def before(self, op: int | None) -> DecodedOps:
         """Return the ops before number `op` of `ends.ops`; all of them for None."""
         if op is None:
             return self
         offset = self.ends.ops[op].offset
         kept = [record for record in self.records if record.offset < offset]
-        return ReadOps(kept, self.ends.take(self.ends.op < op))
+        return DecodedOps(kept, self.ends.take(self.ends.op < op))
 
 
-def read_ops(
+def decode_ops(
     ops: Sequence[StoredRecord], queue: int, settings: StepSettings, fence_secret: str
-) -> list[ReadOp]:
+) -> list[DecodedOp]:
     """Decode ops, and stop at as many elements as one batch could refuse.
 
     A revocation counts if it was made with `fence_secret`: nobody may have fenced the producer of
     another.
     """
-    read: list[ReadOp] = []
+    read: list[DecodedOp] = []
     topic = Names(settings.topic_prefix).op
     left = max(1, settings.max_output_bytes // _REFUSED_BYTES)
     for record in ops:
@@ -120,29 +120,29 @@ def read_ops(
             break
         if is_revoked(record.headers):
             fast_id = decode_revoked(record.value, queue, fence_secret)
-            read.append(ReadOp(record.offset, record.stored_at_ms, None, [], fast_id))
+            read.append(DecodedOp(record.offset, record.stored_at_ms, None, [], fast_id))
             continue
-        one = _read_op(record, f"{topic}:{queue}:{record.offset}")
+        one = _decode_op(record, f"{topic}:{queue}:{record.offset}")
         left -= len(one.refused) + (len(one.at.op.elements) if one.at else 0)
         read.append(one)
     return read
 
 
-def _read_op(record: StoredRecord, source: str) -> ReadOp:
+def _decode_op(record: StoredRecord, source: str) -> DecodedOp:
     offset, stored_at, key, value, headers = record
     if is_fence(value, headers):
-        return ReadOp(offset, stored_at, None, [])
+        return DecodedOp(offset, stored_at, None, [])
     reason = QuarantineReason.MALFORMED_OP
     try:
         op = decode_op(value, _readable(headers, MalformedOp))
     except MalformedOp as error:
         refused = [Refused(source, None, reason, str(error), key, value, headers or [])]
-        return ReadOp(offset, stored_at, None, refused)
+        return DecodedOp(offset, stored_at, None, refused)
     about = op.about().to_value() if op.malformed else None  # one value for all refusals
     refused = [
         Refused(source, position, reason, said, None, about, []) for position, said in op.malformed
     ]
-    return ReadOp(offset, stored_at, OpAt(offset, stored_at, op), refused)
+    return DecodedOp(offset, stored_at, OpAt(offset, stored_at, op), refused)
 
 
 def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Headers:
@@ -151,20 +151,20 @@ def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Header
     return headers
 
 
-def _pending(at: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
+def _new_half(at: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
     own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
     return NewHalf(at, own, at.stored_at_ms + (own or settings.transaction_timeout_ms), refusal)
 
 
-def _advance(queue: Queue, halves: Sequence[StoredRecord], end: int) -> None:
-    known, queue.next_half = queue.next_half, max(queue.next_half, end)
+def _advance(head: Head, halves: Sequence[StoredRecord], end: int) -> None:
+    known, head.next_half = head.next_half, max(head.next_half, end)
     if not halves:
         return
     if halves[0].offset < known:
         raise ValueError(
-            f"halves of queue {queue.number} were read up to {known}, and "
+            f"halves of queue {head.number} were read up to {known}, and "
             f"{halves[0].offset} comes again: its state is not the one that the batch began with"
         )
     # After a rebuild the first pending half may be below the first half that had ended.
     first = halves[0].offset // SEGMENT
-    queue.settled_from = min(first, first if queue.settled_from is None else queue.settled_from)
+    head.settled_from = min(first, first if head.settled_from is None else head.settled_from)

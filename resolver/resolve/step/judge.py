@@ -1,6 +1,6 @@
 """The judgement on each end: a half's first valid end wins.
 
-`faults.py` says which ends may not count, `answers.py` has what an answer to a check changes,
+`faults.py` says which ends may not count, `check_answers.py` has what an answer to a check changes,
 `refusals.py` what goes to quarantine.
 """
 
@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol import Outcome, QuarantineReason, Refused, Source, TransactionStatus
-from .answers import answer, ask_again
+from .check_answers import answer, ask_again
 from .decisions import CheckCounts, Ended
 from .fast.ids import FastIds
-from .fast.waiting_ends import ends_that_waited, let_wait
+from .fast.waiting_ends import Turns, ends_that_waited, let_wait
 from .faults import Faults
-from .op_elements import Array, Ends, OpAt, Turns, is_by_application, is_by_operator
+from .op_elements import Array, Ends, OpAt, is_by_operator
 from .pending import Pending
-from .queue import Queue
 from .refusals import reasons_to_refuse, refuse
 from .settings import StepSettings
-from .settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
+from .state.head import Head
+from .state.settled import COMMIT, FAST, NONE, OUTCOME, ROLLBACK, Settled
 
 _CODES = {
     TransactionStatus.UNKNOWN: NONE,
@@ -34,13 +34,13 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Judged(NamedTuple):
-    """The ends of a batch, judged; `returned` are groups that had not answered, and do now."""
+    """The ends of a batch, judged; `newly_back` are groups that had not answered, and do now."""
 
     ended: list[Ended]
     refused: list[Refused]
     duplicates: int
     answers: CheckCounts
-    returned: list[str]
+    newly_back: list[str]
 
 
 def judge(
@@ -48,7 +48,7 @@ def judge(
     pending: Pending,
     settled: Settled,
     fast_ids: FastIds,
-    queue: Queue,
+    head: Head,
     settings: StepSettings,
 ) -> Judged:
     """Apply ends in their order; `pending` has the rows of their halves.
@@ -65,71 +65,55 @@ def judge(
     delivered = ends.each(lambda at: at.op.delivered, np.bool_)
     faults = Faults(ends, pending, row_of_end, delivered, fast_ids, settings)
     faults.late[: len(waited)] = False  # judged when they were read
-    turns = _turns(ends, row_of_end, state, delivered, faults, pending)
-    # Only ends of fast halves can wait: the turns of all other halves stay as they are.
-    if pending.fast.id.any():
+    is_wrong = ~faults.names_its_half | faults.late | faults.twice | faults.lost
+    valid = on_pending & (state != NONE) & ~is_wrong
+    winners, after = _first_valid(valid, row_of_end, len(pending.rows))
+    overtaken = np.zeros(len(ends), np.bool_)
+    if pending.fast.id.any():  # fast halves only: their ends may wait
+        turns = Turns.of(ends, row_of_end, valid, faults.names_its_half, winners, after, pending)
         let_wait(turns, len(waited), pending, fast_ids, settings)
-    winners = turns.winners
+        winners, after, overtaken = turns.winners, turns.after, turns.overtaken
 
-    before = on_pending & (turns.after < 0)
+    before = on_pending & (after < 0)
     # A waiting end still counts as having met a pending half, even if a delivered op overtook it.
-    met = before | (on_pending & turns.overtaken)
-    answering = met & faults.none & ends.each(lambda at: at.op.from_check, np.bool_)
-    answers, returned = answer(pending, row_of_end[answering], state[answering])
-    asking = before & faults.none & (state == NONE) & ends.each(is_by_operator, np.bool_)
-    ask_again(ends.take(asking), row_of_end[asking], pending, queue, settings)
+    met = before | (on_pending & overtaken)
+    answering = met & faults.names_its_half & ends.each(lambda at: at.op.from_check, np.bool_)
+    answers, newly_back = answer(pending, row_of_end[answering], state[answering])
+    asking = before & faults.names_its_half & (state == NONE) & ends.each(is_by_operator, np.bool_)
+    ask_again(ends.take(asking), row_of_end[asking], pending, head, settings)
 
     # A code is an outcome, and the bit FAST for a message that its producer has delivered.
     code = state | delivered * np.uint8(FAST)
     known = np.zeros(len(ends), np.uint8)
     known[~on_pending] = settled.look_up(ends.half[~on_pending])
     is_after = on_pending & ~before
-    known[is_after] = code[turns.after[is_after]]
+    known[is_after] = code[after[is_after]]
     reasons = reasons_to_refuse(state, delivered, known, on_pending, before, faults)
     repeated = (known != NONE) & (state == known & OUTCOME)
     repeated &= ~reasons[QuarantineReason.DELIVERED_TWICE]
-    ended = _ended(ends.take(winners), row_of_end[winners], delivered[winners], pending, queue)
+    ended = _ended(ends.take(winners), row_of_end[winners], delivered[winners], pending, head)
     settled.settle(ends.half[winners], code[winners])
     pending.end(row_of_end[winners])
-    refused = refuse(ends, reasons, settings, queue)
-    return Judged(ended, refused, int(repeated.sum()), answers, returned)
+    refused = refuse(ends, reasons, settings, head)
+    return Judged(ended, refused, int(repeated.sum()), answers, newly_back)
 
 
-def _turns(
-    ends: Ends, row_of_end: Array, state: Array, delivered: Array, faults: Faults, pending: Pending
-) -> Turns:
-    """Return each half's winner, its first valid end; `let_wait` corrects this for fast halves."""
-    on_pending = row_of_end >= 0
-    valid = on_pending & (state != NONE) & faults.none & ~(faults.late | faults.twice | faults.lost)
-    winners, winner_of_row = _first_of_each_row(valid, row_of_end, len(pending.rows))
-    winner = (
-        np.where(on_pending, winner_of_row[row_of_end], -1) if len(pending.rows) else row_of_end
-    )
-    after = np.where(np.arange(len(ends)) > winner, winner, -1)
-    gives_up = np.zeros(len(ends), np.bool_)
-    at_once = delivered
-    if pending.fast.id.any():
-        gives_up = on_pending & faults.none & (pending.fast.id[row_of_end] > 0)
-        gives_up &= ends.each(lambda at: at.op.gives_up_fast, np.bool_)
-        withdraws = (state == ROLLBACK) & ends.each(is_by_application, np.bool_)
-        at_once = delivered | withdraws
-    overtaken = np.zeros(len(ends), np.bool_)
-    return Turns(ends, row_of_end, valid, gives_up, delivered, at_once, winners, after, overtaken)
+def _first_valid(valid: Array, row_of_end: Array, rows: int) -> tuple[Array, Array]:
+    """Return the places of the rows' first valid ends: these win, unless fast halves change that.
 
-
-def _first_of_each_row(valid: Array, row_of_end: Array, rows: int) -> tuple[Array, Array]:
-    """Return the places of the rows' first valid ends, in order, and the place for each row."""
+    Also return, for each end, its half's winner if that comes before it; otherwise -1.
+    """
     candidates = np.flatnonzero(valid)
     _, first = np.unique(row_of_end[candidates], return_index=True)
     winners = np.sort(candidates[first])
-    winner_of_row = np.full(rows, _NEVER)
+    # The row -1, of an end whose half is not pending, is the last entry: `_NEVER`.
+    winner_of_row = np.full(rows + 1, _NEVER)
     winner_of_row[row_of_end[winners]] = winners
-    return winners, winner_of_row
+    winner = winner_of_row[row_of_end]
+    return winners, np.where(np.arange(len(valid)) > winner, winner, -1)
 
 
-def _ended(
-    ends: Ends, rows: Array, delivered: Array, pending: Pending, queue: Queue
-) -> list[Ended]:
+def _ended(ends: Ends, rows: Array, delivered: Array, pending: Pending, head: Head) -> list[Ended]:
     picked = pending.rows[rows]
     columns = (ends.op.tolist(), picked["checks"].tolist(), picked["answered"].tolist())
     ended = []
@@ -137,7 +121,7 @@ def _ended(
     for half, op, checks, answered in zip(halves, *columns, strict=True):
         at = ends.ops[op]
         outcome, source, is_fast = _OUTCOMES[_CODES[at.op.state]], _source(at), at.op.delivered
-        end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, queue.now)
+        end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, head.now)
         transaction = Ended(half, *end, is_fast=is_fast)
         refusal = pending.refusals.get(half.offset)
         # Consumers have a message that is delivered fast, whatever the policy says.

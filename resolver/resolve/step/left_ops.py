@@ -3,55 +3,29 @@
 The first op of any of these kinds, and all ops after it, are left:
 
 - it names a half that was not read, and no fence proves that there is no such half:
-  `first_op_ahead`;
+  `first_op_before_its_half`;
 - with the ops before it, it would release more than `max_output_bytes` of messages from the state:
   `first_op_too_large`;
-- the ops before it have as many elements as one batch could refuse: `read_ops` stops there.
+- the ops before it have as many elements as one batch could refuse: `decode_ops` stops there.
 
 An op that is left counts as not read yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 
 from ...protocol import StoredRecord, record_bytes
 from .op_elements import Ends
 from .pending import Pending
-from .queue import Queue
 from .settings import StepSettings
-from .store import Store
+from .state.head import Head, Plan
 
 #: Op offsets that the next batch reads for each applied offset, if ops were left for their size.
 _MORE = 4
 
 
-class Plan(NamedTuple):
-    """The offsets that a batch was planned to read of a queue; an end is one above the last."""
-
-    halves_end: int
-    ops_start: int
-    ops_end: int
-
-
-def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
-    """Return the start and end offset of the ops to read in a batch with this plan.
-
-    If ops were left, the batch begins with them, and reads not many more than can be applied.
-    """
-    return _ops_range(Queue.load(Store(state), queue), plan)
-
-
-def _ops_range(head: Queue, plan: Plan) -> tuple[int, int]:
-    if head.behind:
-        return head.next_op, min(plan.ops_end, head.next_op + head.behind)
-    return plan.ops_start, plan.ops_end
-
-
-def first_op_ahead(ends: Ends, plan: Plan, head: Queue) -> int | None:
+def first_op_before_its_half(ends: Ends, plan: Plan, head: Head) -> int | None:
     """Return the first op that names a half not read yet, unless a fence has proved the op.
 
     Then the half does not exist: its element is refused, and holds up nothing.
@@ -76,7 +50,7 @@ def first_op_too_large(ends: Ends, pending: Pending, settings: StepSettings) -> 
 
 
 def note_left(
-    head: Queue,
+    head: Head,
     plan: Plan,
     stored_ops: list[StoredRecord],
     applied: int,
@@ -88,7 +62,7 @@ def note_left(
     `applied` is the number of applied records in `stored_ops`, which this batch has read. `waits`
     says that ops wait for halves.
     """
-    ops_range = _ops_range(head, plan)
+    ops_range = head.ops_range(plan)
     head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else ops_range[1]
     # If ops wait for halves, the next batch reads all of them again, as far as its limits allow:
     # that is cheap. Otherwise ops may be too large: it reads at most `_MORE` for each applied one.

@@ -1,7 +1,4 @@
-"""Ends that ops ask for, as columns: one row for each element of an op.
-
-`Turns` says which end of each half wins.
-"""
+"""Ends that ops ask for, as columns: one row for each element of an op."""
 
 from __future__ import annotations
 
@@ -86,31 +83,3 @@ class Ends:
         values = np.empty(len(self.ops), dtype)
         values[:] = [of_op(at) for at in self.ops]
         return values[self.op]
-
-
-@dataclass
-class Turns:
-    """Which end of each half wins, and what decides which ends wait.
-
-    All arrays except `winners` have an entry for each element.
-
-    - `row`: the row of the element's half; -1 if the half is not pending.
-    - `valid`: ends that count when their turn comes.
-    - `gives_up`: the producer gives up to commit the half fast.
-    - `delivered`: the turn of these comes at once.
-    - `at_once`: the turn of these comes at once unless an end waits already.
-    - `winners`: the places of the ends that end their halves, in order.
-    - `after`: the place of the end after which an element is judged; -1 if none ended
-      its half before.
-    - `overtaken`: ends that were to wait, and whose half a delivered op behind them has ended.
-    """
-
-    ends: Ends
-    row: Array
-    valid: Array
-    gives_up: Array
-    delivered: Array
-    at_once: Array
-    winners: Array
-    after: Array
-    overtaken: Array

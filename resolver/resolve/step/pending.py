@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from ...protocol import HalfAt, decode_half, record_bytes
 from ...protocol.names import HALF_HEADERS
-from .bodies import Bodies, Body
 from .fast.halves import FastHalves
 from .op_elements import Array
-from .queue import SEGMENT, PendingRange, Queue
-from .store import Store
+from .state.bodies import Bodies, Body
+from .state.head import SEGMENT, Head, PendingRange
+from .state.store import Store
 
 Indices = npt.NDArray[np.int64]
 
@@ -51,9 +51,9 @@ class NewHalf(NamedTuple):
 class Pending:
     """The pending halves that concern a step, as one table in offset order."""
 
-    def __init__(self, store: Store, queue: Queue, prefix: str) -> None:
+    def __init__(self, store: Store, head: Head, prefix: str) -> None:
         self._store = store
-        self._queue = queue
+        self._head = head
         self._prefix = prefix
         self._bodies = Bodies(store)
         self._new: dict[int, NewHalf] = {}
@@ -70,7 +70,7 @@ class Pending:
     def load(self, segments: Iterable[int], new: list[NewHalf]) -> None:
         """Read the segments' rows and add the halves of this batch, which are in offset order."""
         rows, ids, groups = [], [], []
-        for segment in sorted(set(segments) & self._queue.pending.keys()):
+        for segment in sorted(set(segments) & self._head.pending.keys()):
             packed_rows, its_ids, its_groups, *more = msgpack.unpackb(
                 self._store.get(_key(segment))
             )
@@ -134,7 +134,7 @@ class Pending:
 
     def least_deadline(self) -> int | None:
         """Return the least deadline of all pending halves, after `save`."""
-        return min((entry.least_deadline for entry in self._queue.pending.values()), default=None)
+        return min((entry.least_deadline for entry in self._head.pending.values()), default=None)
 
     def save(self) -> None:
         """Write the segments in which a row came, went or changed."""
@@ -149,7 +149,7 @@ class Pending:
     def _save_segment(self, segment: int, rows: Indices) -> None:
         if not len(rows):
             self._store.remove(_key(segment))
-            self._queue.pending.pop(segment, None)
+            self._head.pending.pop(segment, None)
             return
         kept = self.rows[rows]
         packed = (kept.tobytes(), self.ids[rows].tolist(), self.groups[rows].tolist())
@@ -159,7 +159,7 @@ class Pending:
         refused, fast = self._refused(offsets), self.fast.pack(rows, offsets)
         more = (refused, fast) if fast else (refused,) if refused else ()
         self._store.put(_key(segment), msgpack.packb((*packed, *more)))
-        self._queue.pending[segment] = PendingRange(len(rows), int(kept["deadline"].min()))
+        self._head.pending[segment] = PendingRange(len(rows), int(kept["deadline"].min()))
 
     def _refused(self, offsets: list[int]) -> dict[str, list[int]]:
         """Return the half offsets of each refusal: few texts, and maybe many halves."""
@@ -188,7 +188,7 @@ class Pending:
             key, value = None, None
             headers = [header for header in headers if header[0] in HALF_HEADERS]
         half = decode_half(key, value, headers, self._prefix)
-        return HalfAt(self._queue.number, offset, stored_at, half, headers)
+        return HalfAt(self._head.number, offset, stored_at, half, headers)
 
 
 def _rows(new: list[NewHalf]) -> Array:

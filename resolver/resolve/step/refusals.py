@@ -7,9 +7,9 @@ import numpy as np
 from ...protocol import Element, QuarantineReason, Refused
 from .faults import Faults
 from .op_elements import Array, Ends
-from .queue import Queue
 from .settings import StepSettings
-from .settled import FAST, NONE, OUTCOME
+from .state.head import Head
+from .state.settled import FAST, NONE, OUTCOME
 
 _ERRORS = {
     QuarantineReason.UNKNOWN_HALF: "no half at offset {half} of this queue is pending or settled",
@@ -39,7 +39,7 @@ def reasons_to_refuse(
         QuarantineReason.UNKNOWN_HALF: ~on_pending & ~done,
         QuarantineReason.GROUP_MISMATCH: before & faults.group,
         QuarantineReason.TRANSACTION_MISMATCH: before & faults.transaction,
-        QuarantineReason.LATE_END: before & ends_it & faults.none & faults.late,
+        QuarantineReason.LATE_END: before & ends_it & faults.names_its_half & faults.late,
         QuarantineReason.CONFLICTING_END: (conflicts & ~twice) | (before & ends_it & faults.lost),
         QuarantineReason.DELIVERED_TWICE: twice | (before & faults.twice),
     }
@@ -49,13 +49,13 @@ def refuse(
     ends: Ends,
     reasons: dict[QuarantineReason, Array],
     settings: StepSettings,
-    queue: Queue,
+    head: Head,
 ) -> list[Refused]:
     """Return the refused elements, in their order."""
     topic = f"{settings.topic_prefix}op"
     placed: list[tuple[int, Refused]] = []
     for reason, where in reasons.items():
-        refused = _refused(ends.take(where), reason, _ERRORS[reason], topic, queue.number)
+        refused = _refused(ends.take(where), reason, _ERRORS[reason], topic, head.number)
         placed += zip(np.flatnonzero(where).tolist(), refused, strict=True)
     return [refused for _, refused in sorted(placed, key=lambda entry: entry[0])]
 

@@ -7,21 +7,21 @@ from typing import NamedTuple
 
 from .fast.ids import FastIds
 from .pending import Pending
-from .queue import Queue
-from .returned import Returned
-from .settled import Settled
-from .store import Changes, Store
+from .state.groups_back import GroupsBack
+from .state.head import Head
+from .state.settled import Settled
+from .state.store import Changes, Store
 
 
 class StateParts(NamedTuple):
     """The parts of one queue's state, all over the same store."""
 
     store: Store
-    head: Queue
+    head: Head
     settled: Settled
     pending: Pending
     fast_ids: FastIds
-    returned: Returned
+    groups_back: GroupsBack
 
     @classmethod
     def load(
@@ -32,27 +32,28 @@ class StateParts(NamedTuple):
         `now_ms` becomes the batch's clock, which never falls.
         """
         store = Store(state)
-        head = Queue.load(store, queue)
+        head = Head.load(store, queue)
         head.now = max(head.now, now_ms)
         settled = Settled(store, head)
         pending = Pending(store, head, topic_prefix)
-        return cls(store, head, settled, pending, FastIds(store), Returned(store))
+        return cls(store, head, settled, pending, FastIds(store), GroupsBack(store))
 
-    def save(self, returned_groups: list[str], left: bool, reserved_ms: int) -> Changes:
+    def save(self, newly_back: list[str], left: bool, reserved_ms: int) -> Changes:
         """Write all parts; return the state's changes.
 
-        Revocations and outcomes that are older than `reserved_ms` are forgotten.
+        `newly_back` has the groups that came back in this batch. `left` says that halves of groups
+        that came back earlier are left to ask about. Revocations and outcomes that are older than
+        `reserved_ms` are forgotten.
 
-        `returned_groups` came back in this batch. `left` says that halves of groups that came back
-        earlier are left to ask about. The pending halves are saved first: `Returned.add` and
-        `Settled.forget` ask the head which segments have some.
+        The pending halves are saved first: `GroupsBack.add` and `Settled.forget` ask the head which
+        segments have some.
         """
         head = self.head
         self.pending.save()
         self.fast_ids.forget(head.now, reserved_ms)
         self.fast_ids.save()
-        self.returned.add(returned_groups, head, left)
-        self.returned.save()
+        self.groups_back.add(newly_back, head, left)
+        self.groups_back.save()
         self.settled.save(head.now)
         self.settled.forget(head.now, reserved_ms)
         head.save(self.store)

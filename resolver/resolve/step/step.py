@@ -6,11 +6,12 @@ In the order of a batch: `intake.py` decodes the records, and `op_elements.py` l
 that ops ask for. `judge.py` judges them: a half's first valid end wins. Until its end comes, a half
 waits in the queue's state: `pending.py`.
 
-Beside that, `state_parts.py` loads and saves the state. `left_ops.py` leaves ops that come too
-early or are too large. `faults.py` and `refusals.py` say which ends count for nothing. `settled.py`
-keeps the outcomes, `checks.py` asks and gives up.
+Beside that, `left_ops.py` leaves ops that come too early or are too large. `faults.py` and
+`refusals.py` say which ends count for nothing. `checks.py` asks about overdue halves, or gives them
+up.
 
-Only fast halves need the package `fast`.
+`state_parts.py` loads the queue's state, and saves it at the end. The package `state` has parts of
+it: `pending.py` and `fast` pack their own. Only fast halves need the package `fast`.
 
 Next station: `processor.py` has `resolver/resolve/delivery/packed.py` make records of the
 decisions.
@@ -21,18 +22,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ...protocol import Refused, StoredRecord
-from .checks import Checked, check, overdue_segments
+from .checks import Checked, check_overdue, overdue_segments
 from .decisions import QueueDecisions
 from .fast.holding import note_wishes
 from .fast.ids import NEVER
-from .intake import ReadOps, read_halves, read_ops
+from .intake import DecodedOps, decode_halves, decode_ops
 from .judge import Judged, judge
-from .left_ops import Plan, first_op_ahead, first_op_too_large, note_left
+from .left_ops import first_op_before_its_half, first_op_too_large, note_left
 from .pending import NewHalf, Pending
-from .queue import SEGMENT, Queue
 from .settings import StepSettings
+from .state.head import SEGMENT, Head, Plan
+from .state.store import Changes
 from .state_parts import StateParts
-from .store import Changes
 
 
 def step(
@@ -54,16 +55,16 @@ def step(
     about its fast halves may be lost.
     """
     parts = StateParts.load(state, queue, now_ms, settings.topic_prefix)
-    _, head, settled, pending, fast_ids, returned = parts
+    _, head, settled, pending, fast_ids, groups_back = parts
     stored_halves, stored_ops = sorted(halves), sorted(ops)
     first_op_ms = stored_ops[0].stored_at_ms if stored_ops else None
-    new, refused = read_halves(
+    new, refused = decode_halves(
         stored_halves, plan.halves_end, head, settled, settings, fence_secret
     )
-    fast_ids.note_lost(head, plan.ops_start, first_op_ms, is_rebuild)
+    fast_ids.note_lost(head, plan.ops_start, first_op_ms, is_rebuild)  # fast halves only
 
-    decoded = ReadOps.of(read_ops(stored_ops, queue, settings, fence_secret))
-    with_halves = decoded.before(first_op_ahead(decoded.ends, plan, head))
+    decoded = DecodedOps.of(decode_ops(stored_ops, queue, settings, fence_secret))
+    with_halves = decoded.before(first_op_before_its_half(decoded.ends, plan, head))
     touched = _touched(new, with_halves, parts)
     pending.load(touched, new)
     applied = with_halves.before(first_op_too_large(with_halves.ends, pending, settings))
@@ -71,43 +72,43 @@ def step(
     waits = len(with_halves.records) < len(decoded.records)
     note_left(head, plan, stored_ops, len(applied.records), waits, settings)
 
-    fast_ids.revoke(_revoked(applied), head.now)
+    fast_ids.revoke(_revoked(applied), head.now)  # fast halves only
     judged = judge(applied.ends, pending, settled, fast_ids, head, settings)
-    checked = check(pending, settled, fast_ids, head, settings, returned.groups)
-    note_wishes(pending, fast_ids, touched)
+    checked = check_overdue(pending, settled, fast_ids, head, settings, groups_back.groups)
+    note_wishes(pending, fast_ids, touched)  # fast halves only
 
-    came_back = _announced(applied) + judged.returned
-    changes = parts.save(came_back, checked.left, settings.file_reserved_ms)
+    newly_back = _announced(applied) + judged.newly_back
+    changes = parts.save(newly_back, checked.left, settings.file_reserved_ms)
     fence_ops = plan.ops_end if waits else None
     return changes, _decisions(parts, refused, applied, judged, checked, fence_ops)
 
 
-def _touched(new: list[NewHalf], with_halves: ReadOps, parts: StateParts) -> set[int]:
+def _touched(new: list[NewHalf], with_halves: DecodedOps, parts: StateParts) -> set[int]:
     """Return the segments whose halves this batch looks at.
 
     They have new halves, halves that ops end, overdue halves, halves of groups that are back, or
-    halves whose fast id is revoked. Call it once a batch: the last two leave the state.
+    halves whose fast id is revoked. Call it once a batch: the groups that are back go on by it.
     """
     head = parts.head
     touched = {half.at.offset // SEGMENT for half in new}
     touched.update((with_halves.ends.half // SEGMENT).tolist())
     touched.update(overdue_segments(head, _watermark(head, with_halves)))
-    touched.update(parts.returned.take(head), parts.fast_ids.take(head, _revoked(with_halves)))
+    touched.update(parts.groups_back.take(head), parts.fast_ids.take(head, _revoked(with_halves)))
     return touched
 
 
-def _watermark(head: Queue, ops: ReadOps) -> int | None:
+def _watermark(head: Head, ops: DecodedOps) -> int | None:
     """Return the queue's watermark after these ops, fences and malformed ops too."""
     times = [record.stored_at_ms for record in ops.records]
     return max(times if head.watermark is None else [head.watermark, *times], default=None)
 
 
-def _revoked(ops: ReadOps) -> dict[str, int]:
+def _revoked(ops: DecodedOps) -> dict[str, int]:
     """Return the ids that are revoked, each with the first op offset that says so."""
     return {record.revoked: record.offset for record in reversed(ops.records) if record.revoked}
 
 
-def _announced(ops: ReadOps) -> list[str]:
+def _announced(ops: DecodedOps) -> list[str]:
     """Return the groups of which an agent says that it is there."""
     return [record.at.op.group for record in ops.records if record.at and record.at.op.announces]
 
@@ -115,7 +116,7 @@ def _announced(ops: ReadOps) -> list[str]:
 def _decisions(
     parts: StateParts,
     refused: list[Refused],
-    applied: ReadOps,
+    applied: DecodedOps,
     judged: Judged,
     checked: Checked,
     fence_ops: int | None,
@@ -125,13 +126,14 @@ def _decisions(
     Called after the save, which brings `head.pending` up to date.
     """
     head, pending, fast_ids = parts.head, parts.pending, parts.fast_ids
+    at_once = bool(parts.groups_back.segments) or fast_ids.has_freed
     return QueueDecisions(
         ended=judged.ended + checked.discards,
         checks=checked.checks,
         refused=refused + sorted(_refused(applied) + judged.refused, key=_place),
         duplicates=judged.duplicates,
         check_counts=judged.answers + checked.counts,
-        wake_at_ms=0 if parts.returned.segments or fast_ids.has_freed else _wake_at(pending, head),
+        wake_at_ms=0 if at_once else _wake_at(pending, head),
         fence_ops=fence_ops,
         watermark_ms=head.watermark,
         pending=sum(entry.halves for entry in head.pending.values()),
@@ -140,7 +142,7 @@ def _decisions(
     )
 
 
-def _refused(ops: ReadOps) -> list[Refused]:
+def _refused(ops: DecodedOps) -> list[Refused]:
     return [refused for record in ops.records for refused in record.refused]
 
 
@@ -150,7 +152,7 @@ def _place(refused: Refused) -> tuple[int, int]:
     return int(refused.source.rpartition(":")[2]), element
 
 
-def _wake_at(pending: Pending, head: Queue) -> int | None:
+def _wake_at(pending: Pending, head: Head) -> int | None:
     """Return the next deadline, in ms; 0 (at once) if ops are left or a half is overdue."""
     deadline = pending.least_deadline()
     deadline = None if deadline == NEVER else deadline

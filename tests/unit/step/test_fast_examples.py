@@ -400,7 +400,7 @@ def test_fast_facts_are_kept_with_their_segments_and_ids_with_the_queue(queue: D
 def test_a_revocation_reaches_more_halves_than_a_batch_looks_at(tmp_path: Path) -> None:
     """Batch by batch, so that the memory that a batch takes has a limit."""
     small = [
-        Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves"),
+        Change("state/head.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves"),
         Change("fast/ids.py", "WINDOW = 65_536", "WINDOW = 8", "few halves a batch"),
     ]
     with altered_step(small, tmp_path) as code:

@@ -72,25 +72,25 @@ MUTATIONS = [
         "halves without an immunity of their own refuse late ends too",
     ),
     Change(
-        "answers.py",
+        "check_answers.py",
         '(asked["checks"] > 0) & ~used_up(asked, settings)',
         "~used_up(asked, settings)",
         "an operator's question comes within the immunity",
     ),
     Change(
-        "answers.py",
-        "~used_up(asked, settings) & ~expired(asked, queue, settings)",
+        "check_answers.py",
+        "~used_up(asked, settings) & ~expired(asked, head, settings)",
         "True",
         "an operator's question has a half given up before its answer was waited for",
     ),
     Change(
         "step.py",
-        "came_back = _announced(applied) + judged.returned",
-        "came_back = judged.returned",
+        "newly_back = _announced(applied) + judged.newly_back",
+        "newly_back = judged.newly_back",
         "an agent's announcement does nothing",
     ),
     Change(
-        "answers.py",
+        "check_answers.py",
         'unanswered(pending.rows["streak"][answered]) > 0',
         'unanswered(pending.rows["streak"][answered]) > 99',
         "a group that answers again waits for its other checks all the same",
@@ -109,26 +109,26 @@ MUTATIONS = [
     ),
     Change(
         "checks.py",
-        "waits &= ~used_up(rows, settings) & ~expired(rows, queue, settings)",
+        "waits &= ~used_up(rows, settings) & ~expired(rows, head, settings)",
         "",
         "a half is asked about that is only to be given up",
     ),
     Change(
         "checks.py",
-        "if not groups or settings.count_unanswered_checks or queue.watermark is None:",
-        "if not groups or queue.watermark is None:",
+        "if not groups or settings.count_unanswered_checks or head.watermark is None:",
+        "if not groups or head.watermark is None:",
         "announcements use up checks that count",
     ),
     Change(
         "checks.py",
-        'waits &= rows["deadline"] >= queue.watermark',
+        'waits &= rows["deadline"] >= head.watermark',
         "",
         "a half that is due has two checks at once",
     ),
     Change(
         "step.py",
-        "parts.save(came_back, checked.left,",
-        "parts.save(came_back, False,",
+        "parts.save(newly_back, checked.left,",
+        "parts.save(newly_back, False,",
         "halves of a group that is back are forgotten where a batch's limit is reached",
     ),
     Change(
@@ -175,7 +175,7 @@ MUTATIONS = [
     ),
     Change(
         "intake.py",
-        "    if is_fence(value, headers):\n        return ReadOp(offset, stored_at, None, [])\n",
+        "    if is_fence(value, headers):\n        return DecodedOp(offset, stored_at, None, [])\n",
         "",
         "fences are refused",
     ),
@@ -199,8 +199,8 @@ MUTATIONS = [
     ),
     Change(
         "checks.py",
-        'pending.alive & (pending.rows["deadline"] < queue.watermark)',
-        'pending.alive & (pending.rows["deadline"] < queue.now)',
+        'pending.alive & (pending.rows["deadline"] < head.watermark)',
+        'pending.alive & (pending.rows["deadline"] < head.now)',
         "the clock decides what is due, not the watermark",
     ),
     Change(
@@ -217,8 +217,8 @@ MUTATIONS = [
     ),
     Change(
         "checks.py",
-        "start = max(queue.watermark or 0, queue.now)",
-        "start = queue.watermark or 0",
+        "start = max(head.watermark or 0, head.now)",
+        "start = head.watermark or 0",
         "the next check is due too soon after a pause",
     ),
     Change(
@@ -228,13 +228,13 @@ MUTATIONS = [
         "unanswered checks do not go out together",
     ),
     Change(
-        "answers.py",
+        "check_answers.py",
         'pending.rows["streak"][answered] = 0',
         "pass",
         "an answer does not end the backing off",
     ),
     Change(
-        "answers.py",
+        "check_answers.py",
         'asked = pending.rows["asked"][rows]',
         "asked = np.ones(len(rows), np.bool_)",
         "an answer to no check counts",
@@ -246,8 +246,8 @@ MUTATIONS = [
         "a group with many overdue halves holds up the others",
     ),
     Change(
-        "settled.py",
-        "and queue.settled_from not in queue.pending:",
+        "state/settled.py",
+        "and head.settled_from not in head.pending:",
         "and True:",
         "outcomes are forgotten below what is pending",
     ),
@@ -318,13 +318,13 @@ MUTATIONS = [
         "a fast end that is read again is refused",
     ),
     Change(
-        "settled.py",
+        "state/settled.py",
         "return outcomes + bytes(np.packbits(fast).tobytes()) if fast.any() else outcomes",
         "return outcomes",
         "which ends were fast is known in their batch alone",
     ),
     Change(
-        "settled.py",
+        "state/settled.py",
         "codes | np.array(fast, np.uint8) * np.uint8(FAST)",
         "codes",
         "a rebuild takes fast ends for others",
@@ -336,15 +336,15 @@ MUTATIONS = [
         "no end waits for a revocation",
     ),
     Change(
-        "judge.py",
-        "at_once = delivered | withdraws",
+        "fast/waiting_ends.py",
+        "at_once = delivered | ends.each(_withdraws, np.bool_)",
         "at_once = delivered",
         "the application's rollback waits",
     ),
     Change(
-        "judge.py",
-        "(state == ROLLBACK) & ends.each(is_by_application, np.bool_)",
-        "(state == ROLLBACK)",
+        "fast/waiting_ends.py",
+        "ROLLBACK_MESSAGE and is_by_application(at)",
+        "ROLLBACK_MESSAGE",
         "the rollback of an agent or operator does not wait",
     ),
     Change(
@@ -398,9 +398,9 @@ MUTATIONS = [
         "giving up to commit fast is forgotten",
     ),
     Change(
-        "judge.py",
-        "gives_up = on_pending & faults.none &",
-        "gives_up = on_pending &",
+        "fast/waiting_ends.py",
+        "gives_up = (row >= 0) & names_its_half &",
+        "gives_up = (row >= 0) &",
         "strangers give up for others",
     ),
     Change(
@@ -453,8 +453,8 @@ MUTATIONS = [
     ),
     Change(
         "fast/ids.py",
-        "queue.next_op == queue.behind == 0 and",
-        "queue.next_op == 0 and",
+        "head.next_op == head.behind == 0 and",
+        "head.next_op == 0 and",
         "ops that were only left count as lost",
     ),
     Change(
@@ -465,8 +465,8 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "self.none & ~self.late & ~delivered &",
-        "self.none & ~self.late &",
+        "self.names_its_half & ~self.late & ~delivered &",
+        "self.names_its_half & ~self.late &",
         "the producer can't end a half whose end may be lost",
     ),
 ]

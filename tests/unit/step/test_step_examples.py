@@ -550,8 +550,10 @@ def _three_segments(folder: Path, window: int) -> Iterator[Callable[[records.Sen
     A segment has 4 halves, and a batch looks at `window` of them for groups that are back.
     """
     small = [
-        Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves"),
-        Change("returned.py", "WINDOW = 65_536", f"WINDOW = {window}", "few halves a batch"),
+        Change("state/head.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves"),
+        Change(
+            "state/groups_back.py", "WINDOW = 65_536", f"WINDOW = {window}", "few halves a batch"
+        ),
     ]
     with altered_step(small, folder) as code:
         queue = Driver(code=code)
@@ -610,7 +612,7 @@ def test_a_return_reaches_more_halves_than_a_batch_looks_at(tmp_path: Path) -> N
 
 
 def test_a_return_reaches_halves_that_came_while_others_used_up_the_limit(tmp_path: Path) -> None:
-    small = [Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves")]
+    small = [Change("state/head.py", "SEGMENT = 4096", "SEGMENT = 4", "segments of 4 halves")]
     with altered_step(small, tmp_path) as code:
         queue = Driver(Rules(max_checks=1), code, 4)
         at = TIMEOUT + 1

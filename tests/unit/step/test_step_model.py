@@ -129,10 +129,12 @@ def test_two_queues_side_by_side_know_nothing_of_each_other() -> None:
 
 
 SMALL = [
-    Change("queue.py", "SEGMENT = 4096", "SEGMENT = 4", "ranges of 4 offsets"),
-    Change("bodies.py", "CHUNK_BYTES = 512 * 1024", "CHUNK_BYTES = 900", "chunks of a few bodies"),
-    Change("bodies.py", "_IN_MEMORY = 64", "_IN_MEMORY = 1", "a chunk in memory at a time"),
-    Change("settled.py", "AT_ONCE = 1_000", "AT_ONCE = 10_000_000", "wide gaps at once"),
+    Change("state/head.py", "SEGMENT = 4096", "SEGMENT = 4", "ranges of 4 offsets"),
+    Change(
+        "state/bodies.py", "CHUNK_BYTES = 512 * 1024", "CHUNK_BYTES = 900", "chunks of a few bodies"
+    ),
+    Change("state/bodies.py", "_IN_MEMORY = 64", "_IN_MEMORY = 1", "a chunk in memory at a time"),
+    Change("state/settled.py", "AT_ONCE = 1_000", "AT_ONCE = 10_000_000", "wide gaps at once"),
 ]
 
 

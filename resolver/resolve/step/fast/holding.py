@@ -10,13 +10,13 @@ import numpy as np
 
 from ..op_elements import Array
 from ..pending import Pending
-from ..queue import SEGMENT, Queue
 from ..settings import StepSettings
+from ..state.head import SEGMENT, Head
 from .ids import NEVER, FastIds, segments_of
 from .waiting_ends import free_from, lost
 
 
-def hold(pending: Pending, fast_ids: FastIds, queue: Queue, settings: StepSettings) -> Array:
+def hold(pending: Pending, fast_ids: FastIds, head: Head, settings: StepSettings) -> Array:
     """Hold the halves that are due and may not be asked about; let go of those that are free.
 
     Return which rows may not be asked about, due or not.
@@ -30,7 +30,7 @@ def hold(pending: Pending, fast_ids: FastIds, queue: Queue, settings: StepSettin
     freed = pending.alive & ~silent & (rows["deadline"] == NEVER)
     own = np.where(rows["immunity"] > 0, rows["immunity"], settings.transaction_timeout_ms)
     rows["deadline"][freed] = rows["stored_at"][freed] + own[freed]
-    due = silent & (rows["deadline"] < (queue.watermark or 0))
+    due = silent & (rows["deadline"] < (head.watermark or 0))
     rows["deadline"][due] = NEVER
     pending.changed |= freed | due
     return np.asarray(silent)

@@ -13,8 +13,8 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ..queue import SEGMENT, Queue
-from ..store import Store
+from ..state.head import SEGMENT, Head
+from ..state.store import Store
 
 _Array = npt.NDArray[Any]
 
@@ -51,30 +51,30 @@ class FastIds:
             self.wanted, self._revoked, self._freed, self.lost_until = msgpack.unpackb(self._before)
 
     def note_lost(
-        self, queue: Queue, ops_start: int, first_op_ms: int | None, is_rebuild: bool
+        self, head: Head, ops_start: int, first_op_ms: int | None, is_rebuild: bool
     ) -> None:
         """Note whether ops were lost before they were read, given the first op record of all.
 
         Only the first batch of all begins at offset 0, or where the partition began. A rebuild may
         follow on losses anywhere: the partition was made anew, or has lost its last records.
         """
-        is_first = queue.next_op == queue.behind == 0 and self.lost_until is None
+        is_first = head.next_op == head.behind == 0 and self.lost_until is None
         if is_first and is_rebuild:
-            self.lost_until = queue.now
+            self.lost_until = head.now
         elif is_first and ops_start > 0:
             self.lost_until = NEVER
         if self.lost_until == NEVER and first_op_ms is not None:
             self.lost_until = first_op_ms
 
-    def take(self, queue: Queue, revoked: Iterable[str]) -> list[int]:
+    def take(self, head: Head, revoked: Iterable[str]) -> list[int]:
         """Return the segments of halves that are free, if this step revokes these ids."""
-        self._freed = [segment for segment in self._freed if segment in queue.pending]
+        self._freed = [segment for segment in self._freed if segment in head.pending]
         freed = [segment for one in revoked for segment in self.wanted.get(one, [])]
         taken, rows = [], 0
         for segment in dict.fromkeys(self._freed + freed):
             if rows < WINDOW:
                 taken.append(segment)
-                rows += queue.pending[segment].halves
+                rows += head.pending[segment].halves
         return taken
 
     def revoke(self, revoked: Mapping[str, int], now: int) -> None:

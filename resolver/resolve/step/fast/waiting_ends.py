@@ -7,10 +7,12 @@ by columns, in `judge.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..op_elements import Array, Ends, OpAt, Turns
+from ....protocol import TransactionStatus
+from ..op_elements import Array, Ends, OpAt, is_by_application
 from ..pending import Pending
 from ..settings import StepSettings
 from .halves import WaitingEnd
@@ -18,6 +20,58 @@ from .ids import NEVER, FastIds
 
 #: The place of no end.
 _NONE = -1
+
+
+@dataclass
+class Turns:
+    """Which end of each half wins, and what decides which ends wait.
+
+    All arrays except `winners` have an entry for each element.
+
+    - `row`: the row of the element's half; -1 if the half is not pending.
+    - `valid`: ends that count when their turn comes.
+    - `gives_up`: the producer gives up to commit the half fast.
+    - `delivered`: the turn of these comes at once.
+    - `at_once`: the turn of these comes at once unless an end waits already.
+    - `winners`: the places of the ends that end their halves, in order.
+    - `after`: the place of the end after which an element is judged; -1 if none ended
+      its half before.
+    - `overtaken`: ends that were to wait, and whose half a delivered op behind them has ended.
+    """
+
+    ends: Ends
+    row: Array
+    valid: Array
+    gives_up: Array
+    delivered: Array
+    at_once: Array
+    winners: Array
+    after: Array
+    overtaken: Array
+
+    @classmethod
+    def of(
+        cls,
+        ends: Ends,
+        row: Array,
+        valid: Array,
+        names_its_half: Array,
+        winners: Array,
+        after: Array,
+        pending: Pending,
+    ) -> Turns:
+        """Return the turns as `judge.py` finds them: no end waits yet."""
+        gives_up = (row >= 0) & names_its_half & (pending.fast.id[row] > 0)
+        gives_up &= ends.each(lambda at: at.op.gives_up_fast, np.bool_)
+        delivered = ends.each(lambda at: at.op.delivered, np.bool_)
+        at_once = delivered | ends.each(_withdraws, np.bool_)
+        overtaken = np.zeros(len(ends), np.bool_)
+        return cls(ends, row, valid, gives_up, delivered, at_once, winners, after, overtaken)
+
+
+def _withdraws(at: OpAt) -> bool:
+    """Whether the application itself rolls back."""
+    return at.op.state is TransactionStatus.ROLLBACK_MESSAGE and is_by_application(at)
 
 
 def ends_that_waited(ends: Ends, pending: Pending, fast_ids: FastIds) -> list[OpAt]:

@@ -10,17 +10,18 @@ from collections.abc import Iterable
 
 import msgpack
 
-from .queue import Queue
+from .head import Head
 from .store import Store
 
 #: Rows that one step looks at.
 WINDOW = 65_536
 #: Most groups that are remembered: whoever may write ops can make up names without end.
 _MOST_GROUPS = 1_000
+#: The groups' older name: checkpoints have it.
 _KEY = "returned"
 
 
-class Returned:
+class GroupsBack:
     """The groups that are back, and the segments in which their halves were not looked at yet.
 
     Groups that come back meanwhile wait until all segments have been looked at: otherwise new names
@@ -37,27 +38,27 @@ class Returned:
         if packed is not None:
             self.groups, self.segments, self._waiting = msgpack.unpackb(packed)
 
-    def take(self, queue: Queue) -> list[int]:
+    def take(self, head: Head) -> list[int]:
         """Take out the segments that this step looks at."""
         rows = 0
         while self.segments and rows < WINDOW:
             segment = self.segments.pop(0)
-            if segment in queue.pending:
+            if segment in head.pending:
                 self._taken.append(segment)
-                rows += queue.pending[segment].halves
+                rows += head.pending[segment].halves
         return self._taken
 
-    def add(self, groups: Iterable[str], queue: Queue, left: bool) -> None:
+    def add(self, groups: Iterable[str], head: Head, left: bool) -> None:
         """Remember groups for the next step; `left` says that this one has not asked about all."""
         if left:
             known = self._taken + self.segments
-            newer = [one for one in sorted(queue.pending) if one > max(known, default=-1)]
+            newer = [one for one in sorted(head.pending) if one > max(known, default=-1)]
             self.segments = known + newer
         new = [group for group in dict.fromkeys(groups) if group not in self._waiting]
         self._waiting = (self._waiting + new)[:_MOST_GROUPS]
         if not self.segments:
             self.groups, self._waiting = self._waiting, []
-            self.segments = sorted(queue.pending) if self.groups else []
+            self.segments = sorted(head.pending) if self.groups else []
 
     def save(self) -> None:
         """Write what is left to look at."""

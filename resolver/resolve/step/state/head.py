@@ -1,7 +1,11 @@
-"""A queue's head: the facts about the whole queue, and where the rest of its state is."""
+"""A queue's head: the facts about the whole queue, and where the rest of its state is.
+
+`left_ops.py` notes in it which ops are left; `ops_to_read` begins the next batch with them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +19,14 @@ SEGMENT = 4096
 _KEY = "queue"
 
 
+class Plan(NamedTuple):
+    """The offsets that a batch was planned to read of a queue; an end is one above the last."""
+
+    halves_end: int
+    ops_start: int
+    ops_end: int
+
+
 class PendingRange(NamedTuple):
     """The number of pending halves in a segment, and the least of their deadlines."""
 
@@ -23,7 +35,7 @@ class PendingRange(NamedTuple):
 
 
 @dataclass
-class Queue:
+class Head:
     """One queue's head: rewritten by each step, so kept small.
 
     All halves below `next_half` have been read. If ops were left for the next batch, `next_op` is
@@ -43,18 +55,32 @@ class Queue:
     pending: dict[int, PendingRange] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, store: Store, number: int) -> Queue:
+    def load(cls, store: Store, number: int) -> Head:
         """Read the head, or make the head of a queue never seen."""
         packed = store.get(_KEY)
         if packed is None:
             return cls(number)
         *head, pending = msgpack.unpackb(packed, strict_map_key=False)
-        queue = cls(number, *head)
-        queue.pending = {segment: PendingRange(*entry) for segment, entry in pending.items()}
-        return queue
+        found = cls(number, *head)
+        found.pending = {segment: PendingRange(*entry) for segment, entry in pending.items()}
+        return found
+
+    def ops_range(self, plan: Plan) -> tuple[int, int]:
+        """Return the start and end offset of the ops to read in a batch with this plan."""
+        if self.behind:
+            return self.next_op, min(plan.ops_end, self.next_op + self.behind)
+        return plan.ops_start, plan.ops_end
 
     def save(self, store: Store) -> None:
         """Write the head."""
         head = (self.next_half, self.watermark, self.now, self.settled_from)
         ops = (self.next_op, self.behind, self.proved)
         store.put(_KEY, msgpack.packb((*head, *ops, self.pending)))
+
+
+def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
+    """Return the start and end offset of the ops to read in a batch with this plan.
+
+    If ops were left, the batch begins with them, and reads not many more than can be applied.
+    """
+    return Head.load(Store(state), queue).ops_range(plan)

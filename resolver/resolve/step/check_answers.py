@@ -10,9 +10,9 @@ from .checks import expired, unanswered, used_up
 from .decisions import CheckCounts, CheckEvent
 from .op_elements import Array, Ends
 from .pending import Pending
-from .queue import Queue
 from .settings import StepSettings
-from .settled import COMMIT, NONE, ROLLBACK
+from .state.head import Head
+from .state.settled import COMMIT, NONE, ROLLBACK
 
 _ANSWERS = {NONE: CheckEvent.UNKNOWN, COMMIT: CheckEvent.COMMIT, ROLLBACK: CheckEvent.ROLLBACK}
 
@@ -25,25 +25,25 @@ def answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, l
     asked = pending.rows["asked"][rows]
     answered, first = np.unique(rows[asked], return_index=True)
     had_to_wait = unanswered(pending.rows["streak"][answered]) > 0
-    returned = pending.groups[answered[had_to_wait]].tolist()
+    newly_back = pending.groups[answered[had_to_wait]].tolist()
     pending.rows["answered"][answered] += 1
     pending.rows["asked"][answered] = False
     pending.rows["streak"][answered] = 0
     pending.changed[answered] = True
     said = (_ANSWERS[state] for state in states[asked][first].tolist())
     counts = Counter(zip(pending.groups[answered].tolist(), said, strict=True))
-    return counts, returned
+    return counts, newly_back
 
 
 def ask_again(
-    ends: Ends, rows: Array, pending: Pending, queue: Queue, settings: StepSettings
+    ends: Ends, rows: Array, pending: Pending, head: Head, settings: StepSettings
 ) -> None:
     """End the wait for the next check of rows about which an operator asks.
 
     Their immunity stays, and so does the wait for an answer after which they are given up.
     """
     asked = pending.rows[rows]
-    waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, queue, settings)
+    waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, head, settings)
     rows = rows[waits]
     # The watermark will be this op's stored_at or later: then the row is due in this batch.
     due = ends.each(lambda at: at.stored_at_ms, np.int64)[waits] - 1

@@ -12,8 +12,8 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import Headers, record_bytes
-from .queue import SEGMENT
+from ....protocol import Headers, record_bytes
+from .head import SEGMENT
 from .store import Store
 
 CHUNK_BYTES = 512 * 1024

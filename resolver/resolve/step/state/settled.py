@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import Outcome
-from .queue import SEGMENT, Queue
+from ....protocol import Outcome
+from .head import SEGMENT, Head
 from .store import Changes, Store
 
 Codes = npt.NDArray[np.uint8]
@@ -40,9 +40,9 @@ _OUTCOME_BYTES = SEGMENT // 4
 class Settled:
     """The outcomes of a queue."""
 
-    def __init__(self, store: Store, queue: Queue) -> None:
+    def __init__(self, store: Store, head: Head) -> None:
         self._store = store
-        self._queue = queue
+        self._head = head
         self._codes: dict[int, Codes] = {}
         self._changed: set[int] = set()
 
@@ -53,7 +53,7 @@ class Settled:
         """
         found = np.zeros(len(offsets), np.uint8)
         segments = offsets // SEGMENT
-        kept = (segments >= (self._queue.settled_from or 0)) & (offsets < self._queue.next_half)
+        kept = (segments >= (self._head.settled_from or 0)) & (offsets < self._head.next_half)
         for segment in np.unique(segments[kept]).tolist():
             where = kept & (segments == segment)
             found[where] = self._segment(segment)[offsets[where] % SEGMENT]
@@ -77,21 +77,21 @@ class Settled:
 
     def forget(self, now: int, reserved_ms: int) -> None:
         """Drop segments, the oldest first, in which nothing ended within `reserved_ms`."""
-        queue = self._queue
-        if queue.settled_from is None:
+        head = self._head
+        if head.settled_from is None:
             return
-        last = min(queue.next_half // SEGMENT, queue.settled_from + _FORGET_AT_ONCE)
-        while queue.settled_from < last and queue.settled_from not in queue.pending:
-            packed = self._store.get(_key(queue.settled_from))
+        last = min(head.next_half // SEGMENT, head.settled_from + _FORGET_AT_ONCE)
+        while head.settled_from < last and head.settled_from not in head.pending:
+            packed = self._store.get(_key(head.settled_from))
             if packed is not None:
                 if now - int.from_bytes(packed[:_TIME_BYTES], "big") <= reserved_ms:
                     break
-                self._store.remove(_key(queue.settled_from))
-            queue.settled_from += 1
+                self._store.remove(_key(head.settled_from))
+            head.settled_from += 1
 
     def _reach(self, segment: int) -> None:
-        known = self._queue.settled_from
-        self._queue.settled_from = segment if known is None else min(known, segment)
+        known = self._head.settled_from
+        self._head.settled_from = segment if known is None else min(known, segment)
 
     def _segment(self, segment: int) -> Codes:
         codes = self._codes.get(segment)
@@ -115,7 +115,7 @@ def settle(
     `fast` says which of them their producers have delivered.
     """
     store = Store(state)
-    head = Queue.load(store, queue)
+    head = Head.load(store, queue)
     head.now = max(head.now, now_ms)
     settled = Settled(store, head)
     codes = np.array([CODES[outcome] for outcome in outcomes], np.uint8)
