@@ -36,7 +36,7 @@ def _warn(text: str, error: BaseException | None = None, /) -> None:
     _log.warning("%s", text, exc_info=error)
 
 
-def answer_of(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
+def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
     """Call a listener's method, for a local transaction or a check.
 
     None, an exception or anything that is no status becomes UNKNOWN.

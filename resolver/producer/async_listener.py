@@ -31,8 +31,8 @@ class ListenerOfLoop:
         return asyncio.run_coroutine_threadsafe(said, self._loop).result()
 
 
-async def answer_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
-    """Do what `answer_of` does: await an async method, run a plain one in a thread."""
+async def call_listener_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
+    """Do what `call_listener` does: await an async method, run a plain one in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
         said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)

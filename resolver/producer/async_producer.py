@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import SendError
-from .async_listener import ListenerOfLoop, answer_in_loop
+from .async_listener import ListenerOfLoop, call_listener_in_loop
 from .async_transaction import AsyncTransaction
 from .half_sender import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_of
@@ -149,26 +149,26 @@ class AsyncTransactionProducer(ProducerBase):
     async def send_message_in_transaction(
         self, message: Message, arg: Any = None, timeout: float | None = None
     ) -> TransactionSendResult:
-        """Store the half, run the listener's local transaction with `arg`, send its op.
+        """Store the half, run the listener's local transaction with `arg`, have its op sent.
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
         method = local_transaction_of(self._listener, FOR_ONE)
         async with self.transaction(message, timeout) as tx:
-            end_unless_commit([tx], await answer_in_loop(method, tx.message, arg))
+            end_unless_commit([tx], await call_listener_in_loop(method, tx.message, arg))
         return tx.result()
 
     async def send_messages_in_transaction(
         self, messages: Iterable[Message], arg: Any = None, timeout: float | None = None
     ) -> list[TransactionSendResult]:
-        """Store all halves, run one local transaction for all of them, send their ops.
+        """Store all halves, run one local transaction for all of them, have their ops sent.
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
         method = local_transaction_of(self._listener, FOR_ALL)
         async with self.transactions(messages, timeout) as begun:
             messages = [tx.message for tx in begun]
-            end_unless_commit(begun, await answer_in_loop(method, messages, arg))
+            end_unless_commit(begun, await call_listener_in_loop(method, messages, arg))
         return [tx.result() for tx in begun]
 
     @asynccontextmanager
@@ -217,13 +217,13 @@ class AsyncTransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             await asyncio.wait([asyncio.wrap_future(opened)], timeout=seconds)
-        prepared = self._connected.prepared(messages)
-        for asked, seconds in self._connected.questions(prepared, deadline):
+        prepared = self._connected.prepare(messages)
+        for asked, seconds in self._connected.topic_questions(prepared, deadline):
             await asyncio.wait([asyncio.wrap_future(asked)], timeout=seconds)
         arrived = loop.create_future()
-        sending = self._connected.sending(prepared, partial(_wake_in, loop, arrived))
+        sending = self._connected.new_sending(prepared, partial(_wake_in, loop, arrived))
         try:
-            while not sending.hand_over(deadline):
+            while not sending.send_rest(deadline):
                 await asyncio.sleep(ROOM_SECONDS)
             late = loop.call_later(max(0.0, deadline - time.monotonic()), _wake, arrived)
             try:
@@ -232,7 +232,7 @@ class AsyncTransactionProducer(ProducerBase):
                 late.cancel()
             confirm = None if self._verifier is None else self._confirm_by_hand
             kind = partial(AsyncTransaction, self._confirm)
-            return self._connected.begun(sending, kind, confirm)
+            return self._connected.begin(sending, kind, confirm)
         except BaseException:
             sending.abandon()
             raise

@@ -1,7 +1,9 @@
 """A connected producer: it makes halves of messages, and begins their transactions.
 
-`TransactionProducer` and `AsyncTransactionProducer` wait, each in its way. Next station:
-`half_sender.py` stores the halves that are made here.
+`TransactionProducer` and `AsyncTransactionProducer` wait, each in its way. `Message.to_half` and
+`Message.of_half` only copy fields between a message and its half.
+
+Next station: `half_sender.py` stores the halves that are made here.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ T = TypeVar("T", bound=Transaction)
 
 
 class ConnectedProducer:
-    """The Kafka clients of one producer. It stores halves and ends transactions.
+    """The Kafka clients of one producer; threads may share this object.
 
-    Threads may share it.
+    It makes halves and begins their transactions. It rolls back halves whose caller gave up.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class ConnectedProducer:
         if self._fast_lane is not None:
             self._fast_lane.wait_ready(timeout)
 
-    def prepared(self, messages: Iterable[Message]) -> list[Prepared]:
+    def prepare(self, messages: Iterable[Message]) -> list[Prepared]:
         """Make halves of messages; if one raises `MessageRefused`, none is stored."""
         return [self._prepare(message) for message in messages]
 
@@ -99,7 +101,7 @@ class ConnectedProducer:
         check_size(half, record.headers, self._half_max_bytes)
         return half, record
 
-    def questions(
+    def topic_questions(
         self, prepared: list[Prepared], deadline: float
     ) -> Iterable[tuple[Future[None], float]]:
         """Return questions about real topics, each with the seconds to wait for its answer.
@@ -111,23 +113,23 @@ class ConnectedProducer:
             return ()
         return self._real_topics.questions(prepared, deadline, self._connection.check_usable)
 
-    def sending(self, prepared: list[Prepared], on_answered: Callable[[], object]) -> Sending:
-        """Return the sending of these halves; `on_answered` is called when Kafka has answered."""
+    def new_sending(self, prepared: list[Prepared], on_answered: Callable[[], object]) -> Sending:
+        """Return an unsent `Sending` of halves; it calls `on_answered` when Kafka has answered."""
         return Sending(self._connection, prepared, on_answered, self._roll_back)
 
-    def begun(
+    def begin(
         self, sending: Sending, kind: Callable[..., T], confirm: Callable[[Message], None] | None
     ) -> list[T]:
-        """Return a transaction of this `kind` for each half; raises `HalfNotAcknowledged`.
+        """Begin a transaction of this `kind` for each half; raises `HalfNotAcknowledged`.
 
         `confirm` verifies a commit that is sent by hand, and raises if it must not be sent. None:
         nothing is verified.
         """
-        lane = self._fast_lane
+        fast_lane = self._fast_lane  # None: no commit of this producer is fast
         begun = []
         for sent in sending.stored():
             message = _message_of(sent)
-            fast = None if lane is None else lane.begin(sent, message)
+            fast = None if fast_lane is None else fast_lane.begin(sent, message)
             begun.append(kind(self.publisher, message, sent.half_id, confirm, fast, self._timeout))
         return begun
 

@@ -1,6 +1,7 @@
 """Sends halves: Kafka stores them before the local transaction begins.
 
-Next station: `transaction.py` ends their transactions. The resolver reads the halves:
+`connection.py` gives each record to librdkafka, and one of its threads brings Kafka's answer. Next
+station: `transaction.py` ends the transactions. The resolver reads the halves:
 `resolver/resolve/source.py` plans that.
 """
 
@@ -79,7 +80,7 @@ class Sending:
         self._connection = connection
         self._records = [record for _, record in prepared]
         self._halves = [SentHalf(half, record.partition) for half, record in prepared]
-        self._handed_over = 0
+        self._sent_count = 0
         self._unanswered = len(prepared)
         self._on_answered = on_answered
         self._on_late = on_late
@@ -88,16 +89,16 @@ class Sending:
         if not prepared:
             on_answered()
 
-    def hand_over(self, deadline: float) -> bool:
-        """Send without waiting; return False if the local queue is full.
+    def send_rest(self, deadline: float) -> bool:
+        """Send the halves that are left, without waiting; return False if the local queue is full.
 
         The caller then calls again after `ROOM_SECONDS`. `deadline` is in seconds of the monotonic
         clock. Raises `HalfNotAcknowledged` if a half can't be sent, or not before the deadline.
         """
-        while self._handed_over < len(self._records):
-            sent = self._halves[self._handed_over]
+        while self._sent_count < len(self._records):
+            sent = self._halves[self._sent_count]
             try:
-                record = self._records[self._handed_over]
+                record = self._records[self._sent_count]
                 self._connection.produce(record, partial(self._answered, sent))
             except BufferError as error:
                 if time.monotonic() > deadline:
@@ -105,7 +106,7 @@ class Sending:
                 return False
             except KafkaException as error:
                 raise _not_acknowledged(sent, error) from error
-            self._handed_over += 1
+            self._sent_count += 1
         return True
 
     def stored(self) -> list[SentHalf]:

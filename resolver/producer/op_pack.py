@@ -1,4 +1,4 @@
-"""Packs ops: pure, without a clock and without Kafka."""
+"""Packs ends into ops: pure, without a clock and without Kafka."""
 
 from __future__ import annotations
 

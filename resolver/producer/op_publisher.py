@@ -1,7 +1,9 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits: a thread sends the ops, which `op_pack.py` makes of ends, by `connection.py`. Next
-station: `resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
+No caller waits. `op_pack.py` collects ends of one queue and state in a pack, until size or time
+closes it. A thread sends each pack as an op, through `connection.py`.
+
+Next station: `resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ class OpPublisher:
         on_stored: OnStored | None = None,
     ) -> None:
         """Add the end to a pack, which the thread sends as an op; show the end to the hooks."""
-        self.send(message, half_id, answer, from_check, on_stored)
+        self.add(message, half_id, answer, from_check, on_stored)
         self.hooks.show(message, half_id, answer, from_check)
 
-    def send(
+    def add(
         self,
         message: Message,
         half_id: HalfId,
@@ -91,7 +93,7 @@ class OpPublisher:
         with self._changed:
             is_open = not self._done and self._thread.is_alive()
             if is_open:
-                self._add(key, half_id.offset, message.transaction_id, on_stored)
+                self._pack(key, half_id.offset, message.transaction_id, on_stored)
         if not is_open:
             _log.warning("an end of group %s came after the close; it is not sent", self._group)
             if on_stored is not None:
@@ -112,7 +114,7 @@ class OpPublisher:
             self._changed.notify()
         self._thread.join(timeout)
 
-    def _add(
+    def _pack(
         self, key: PackKey, offset: int, transaction_id: str, on_stored: OnStored | None
     ) -> None:
         full = self._packer.add(key, offset, transaction_id, time.monotonic(), on_stored)
@@ -132,7 +134,7 @@ class OpPublisher:
                 self._produce(pack)
 
     def _next(self) -> list[Pack] | None:
-        """Wait for packs to send; return None when the sender closes and all are sent."""
+        """Wait for packs to send; return None when the publisher closes and all are sent."""
         while True:
             now = time.monotonic()
             packs = [*self._ready, *self._packer.take_due(now)]

@@ -13,7 +13,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
-from .answer import answer_of
+from .answer import call_listener
 from .half_sender import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_of
 from .message import Message
@@ -100,7 +100,7 @@ class TransactionProducer(ProducerBase):
     def send_message_in_transaction(
         self, message: Message, arg: Any = None, timeout: float | None = None
     ) -> TransactionSendResult:
-        """Store the half, run the listener's local transaction, send its op.
+        """Store the half, run the listener's local transaction, and have its op sent.
 
         Returns when the local transaction has returned. If it raises, the state is UNKNOWN and the
         result's remark names the exception.
@@ -122,13 +122,14 @@ class TransactionProducer(ProducerBase):
         """
         method = local_transaction_of(self._listener, FOR_ONE)
         with self.transaction(message, timeout) as tx:  # the end of this block sends a commit
-            end_unless_commit([tx], answer_of(method, tx.message, arg))
+            answer = call_listener(method, tx.message, arg)  # the local transaction runs
+            end_unless_commit([tx], answer)
         return tx.result()
 
     def send_messages_in_transaction(
         self, messages: Iterable[Message], arg: Any = None, timeout: float | None = None
     ) -> list[TransactionSendResult]:
-        """Store all halves, run one local transaction for all of them, send their ops.
+        """Store all halves, run one local transaction for all of them, and have their ops sent.
 
         The listener's `execute_local_transaction_for_all` runs it. All messages are committed, or
         none.
@@ -150,7 +151,8 @@ class TransactionProducer(ProducerBase):
         """
         method = local_transaction_of(self._listener, FOR_ALL)
         with self.transactions(messages, timeout) as begun:
-            end_unless_commit(begun, answer_of(method, [tx.message for tx in begun], arg))
+            answer = call_listener(method, [tx.message for tx in begun], arg)
+            end_unless_commit(begun, answer)
         return [tx.result() for tx in begun]
 
     @contextmanager
@@ -212,19 +214,19 @@ class TransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             wait([opened], seconds)
-        prepared = self._connected.prepared(messages)
-        for asked, seconds in self._connected.questions(prepared, deadline):
+        prepared = self._connected.prepare(messages)
+        for asked, seconds in self._connected.topic_questions(prepared, deadline):
             wait([asked], seconds)
         # Wait on a bare lock, the cheapest kind. The last acknowledgement releases it.
         arrived = threading.Lock()
         arrived.acquire()
-        sending = self._connected.sending(prepared, arrived.release)
+        sending = self._connected.new_sending(prepared, arrived.release)
         try:
-            while not sending.hand_over(deadline):
+            while not sending.send_rest(deadline):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
             confirm = None if self._verifier is None else self._confirm_by_hand
-            return self._connected.begun(sending, Transaction, confirm)
+            return self._connected.begin(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()
             raise

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..errors import CommitNotConfirmed, ListenerError, SettingsError
 from ..protocol import TransactionStatus
 from .agent.pool import DaemonPool
-from .answer import Answer, answer_of, unknown
+from .answer import Answer, call_listener, unknown
 from .message import Message
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,9 @@ class Verifier:
             errors: list[BaseException | None] = []
             try:
                 method = self._listener.check_local_transaction
-                said = answer_of(method, check, warn=lambda _text, error=None: errors.append(error))
+                said = call_listener(
+                    method, check, warn=lambda _text, error=None: errors.append(error)
+                )
             except BaseException as error:  # the sender raises it
                 asked.set_exception(error)
             else:

@@ -23,8 +23,8 @@ from resolver import (
     TxResolverError,
 )
 from resolver.producer.agent.listener_path import load_listener
-from resolver.producer.answer import answer_of
-from resolver.producer.async_listener import answer_in_loop
+from resolver.producer.answer import call_listener
+from resolver.producer.async_listener import call_listener_in_loop
 
 NOWHERE = "127.0.0.1:1"
 
@@ -235,7 +235,7 @@ def test_a_listener_that_can_not_be_asked_is_refused(listener: Any, why: str) ->
 
 @pytest.mark.parametrize("said", [None, "COMMIT_MESSAGE", True, 1, object()])
 def test_anything_but_a_status_is_unknown_with_a_remark(said: Any) -> None:
-    answer = answer_of(lambda: said)
+    answer = call_listener(lambda: said)
     assert answer.state is TransactionStatus.UNKNOWN
     assert type(said).__name__ in (answer.remark or "")
 
@@ -244,7 +244,7 @@ def test_an_exception_is_unknown_with_a_remark() -> None:
     def fails() -> None:
         raise KeyError("no such order")
 
-    answer = answer_of(fails)
+    answer = call_listener(fails)
     assert answer.state is TransactionStatus.UNKNOWN
     assert answer.remark == "fails raised KeyError"  # no text: it may quote data
 
@@ -256,7 +256,7 @@ def test_an_exception_in_the_thread_of_a_task_is_unknown_with_a_remark(
     def fails() -> None:
         raise error
 
-    answer = asyncio.run(asyncio.wait_for(answer_in_loop(fails), 5))
+    answer = asyncio.run(asyncio.wait_for(call_listener_in_loop(fails), 5))
     assert answer == (TransactionStatus.UNKNOWN, f"fails raised {error.__name__}")
 
 

@@ -123,7 +123,7 @@ def test_an_end_that_comes_after_the_last_was_sent_is_told(
     assert sender.finished.wait(PATIENCE_SECONDS)
     half_id = HalfId(0, 17)
     message = Message.of_half(Half(ID, "orders", "orders.placed", 1, None, b"", []), half_id)
-    sender.send(message, half_id, Answer(TransactionStatus.COMMIT_MESSAGE))
+    sender.add(message, half_id, Answer(TransactionStatus.COMMIT_MESSAGE))
     sender.may_end.set()
     assert "came after the close; it is not sent" in caplog.text
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...errors import ListenerGone
-from ..answer import Answer, answer_of, failure_of, unknown
+from ..answer import Answer, call_listener, failure_of, unknown
 from ..message import Message
 from ..op_publisher import OpPublisher
 from .check_log import CheckLog
@@ -121,7 +121,9 @@ class Asking:
     def _ask(self, held: Held) -> None:
         warn = partial(self._log.failed, held.check.half.transaction_id)
         try:
-            answer = answer_of(self._listener.check_local_transaction, _message(held), warn=warn)
+            answer = call_listener(
+                self._listener.check_local_transaction, _message(held), warn=warn
+            )
         except ListenerGone as gone:
             self._gone = gone
             return
@@ -159,7 +161,7 @@ class Asking:
         def stored(error: Exception | None) -> None:
             self._stored(held, answer, error)
 
-        self._ending.send(_message(held), held.half_id, answer, True, stored)
+        self._ending.add(_message(held), held.half_id, answer, True, stored)
 
 
 def _message(held: Held) -> Message:

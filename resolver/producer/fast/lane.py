@@ -161,7 +161,7 @@ class FastLane:
         state = answer.state
         if state is TransactionStatus.COMMIT_MESSAGE and not was_tried:
             self._give_up(half)
-        self._publisher.send(
+        self._publisher.add(
             half.message,
             half.sent.half_id,
             answer,
@@ -173,7 +173,7 @@ class FastLane:
         """Tell the resolver that a half will not be committed fast; the caller has the lock."""
         if not half.has_given_up:
             half.has_given_up = True
-            self._publisher.send(half.message, half.sent.half_id, _NOT_FAST, gives_up_fast=True)
+            self._publisher.add(half.message, half.sent.half_id, _NOT_FAST, gives_up_fast=True)
 
     def _leave(self, tried: Iterable[FastHalf] = ()) -> None:
         """Use the present fast id no more: commits that name it go the slow way.
