@@ -1,4 +1,4 @@
-"""End offsets of the half and op partitions; queues that do not answer are left out.
+"""First and end offsets of the half and op partitions; planning leaves out silent queues.
 
 Planning asks one client about all queues, and waits a second for the answers. A queue that does not
 answer is left out from then on: it keeps its offsets, and the other queues go on. In the
@@ -185,7 +185,7 @@ class EndOffsets:
             self._trial = None
 
     def _present(self, queues: Collection[str]) -> list[str]:
-        """Return the queues to ask for, after a look at the answers in the background."""
+        """Take back queues that have answered in the background; return the queues to ask for."""
         if self._left_out:
             self._look(len(queues))
             self._warn()
@@ -247,7 +247,7 @@ class EndOffsets:
             if not self._is_of_former_leader(topic, end)
         }
 
-    def _is_of_former_leader(self, topic: str, end: _End) -> bool:
+    def _is_of_former_leader(self, topic: str, end: _FoundOffset) -> bool:
         """Whether a leader answers that has been replaced, as its epoch says.
 
         It may end before what was read of its successor: the partition would seem to have lost
@@ -336,7 +336,7 @@ class _Trial:
         }
 
 
-class _End(NamedTuple):
+class _FoundOffset(NamedTuple):
     """An offset of a queue's partition, and the epoch of the leader that told it."""
 
     queue: str
@@ -344,7 +344,7 @@ class _End(NamedTuple):
     epoch: int
 
 
-def _answers(asked: _Asked, seconds: float) -> Iterable[_End]:
+def _answers(asked: _Asked, seconds: float) -> Iterable[_FoundOffset]:
     """Yield the offsets that come within `seconds`."""
     # Limit the wait here: after a restart of the broker a future may stay open, whatever the
     # time-out of its request.
@@ -356,12 +356,12 @@ def _answers(asked: _Asked, seconds: float) -> Iterable[_End]:
             yield end
 
 
-def _end(place: TopicPartition, answer: Future[Any], seconds: float) -> _End | None:
+def _end(place: TopicPartition, answer: Future[Any], seconds: float) -> _FoundOffset | None:
     """Return a partition's offset; None if its broker is away."""
     try:
         found = answer.result(seconds)
         epoch = -1 if found.leader_epoch is None else int(found.leader_epoch)
-        return _End(str(place.partition), int(found.offset), epoch)
+        return _FoundOffset(str(place.partition), int(found.offset), epoch)
     except FutureTimeout:
         return None
     except KafkaException as error:

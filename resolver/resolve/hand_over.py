@@ -1,4 +1,6 @@
-"""`foreachBatch` calls `HandOver`: a decided batch goes to delivery, and to the driver's threads.
+"""`foreachBatch` calls `HandOver` with a lazy batch: fetching its rows makes the workers decide.
+
+The driver's threads hear of the batch when it is delivered.
 
 Next station: `delivery/delivery.py` writes the decisions.
 """

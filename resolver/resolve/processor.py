@@ -2,7 +2,7 @@
 
 A queue is a key, and its state one map of bytes. Next stations: `reader.py` reads the queue's
 records, `step/step.py` decides, and `delivery/packed.py` packs the decisions for
-`delivery/delivery.py`.
+`delivery/delivery.py`. `QueueState` reads and writes Spark's map, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from ..protocol import FAST_DELIVERY, Names, Outcome, StoredRecord
 from ..settings import Settings
 from ..spark.failure import sent_whole
-from .delivery.packed import Batch, pack
+from .delivery.packed import BatchName, pack
 from .figures import QueueFigures
 from .garbage import collection_put_off
 from .planned_settings import PlannedSettings
@@ -102,8 +102,8 @@ class QueueProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Run the step on a queue's records of the batch."""
         (given,) = rows  # one row for each queue
-        queue, halves_start, *planned, now = (given[name] for name in _GIVEN)
-        yield from self._resolve(queue, halves_start, Plan(*planned), now)
+        queue, halves_start, *plan, now = (given[name] for name in _GIVEN)
+        yield from self._resolve(queue, halves_start, Plan(*plan), now)
 
     @sent_whole()
     @collection_put_off()
@@ -169,7 +169,7 @@ def _rows(
         )
 
 
-def _batch() -> Batch:
+def _batch() -> BatchName:
     """Return the batch that this task works for; Spark tells it to each task."""
     context = TaskContext.get()
     if context is None:
@@ -178,4 +178,4 @@ def _batch() -> Batch:
     query_id = context.getLocalProperty("sql.streaming.queryId")
     if batch_id is None or query_id is None:
         raise RuntimeError("Spark did not say which batch a task belongs to")
-    return Batch(int(batch_id), query_id)
+    return BatchName(int(batch_id), query_id)

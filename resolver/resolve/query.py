@@ -1,4 +1,4 @@
-"""The query that decides: it groups the range rows of `source.py` by queue.
+"""The query `resolve`: it gives each queue's range row to a worker, which decides.
 
 Each queue has a grouping key, its slot, so that Spark spreads the queues evenly over its tasks.
 Next station: `processor.py` gets each queue's row. The decisions go on to `hand_over.py`.
@@ -28,7 +28,7 @@ _OUTCOMES_AT_ONCE = 100_000
 #: batch's time is a literal in the plan.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-#: What `foreachBatch` calls with a batch's decisions (`DECISIONS`) and its number.
+#: Function for `foreachBatch`: takes the rows of a batch (`DECISIONS`), and its number.
 HandingOver = Callable[[DataFrame, int], None]
 
 

@@ -1,6 +1,6 @@
 """A queue's state, which Spark keeps between batches: one map of bytes.
 
-The step has its own keys there, and the reader has one.
+The step has its own keys there. The processor has one, `seen`: the records read last.
 """
 
 from __future__ import annotations

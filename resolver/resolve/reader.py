@@ -145,7 +145,7 @@ class RangeReader:
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
             heard = [self._take(message, reading) for message in messages]
-            if None in heard:
+            if None in heard:  # something came without a problem
                 silence = Silence()
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
@@ -171,7 +171,7 @@ class RangeReader:
         self._assign(reading)
 
     def _take(self, message: Any, reading: _Reading) -> Problem | None:
-        """Take a record or a range's end; return the problem if the message is neither."""
+        """Take a record or a partition's end; return a problem for an error or an early end."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return problem_of(message)

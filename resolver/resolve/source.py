@@ -28,7 +28,7 @@ from .batch_limits import BatchLimits, RangeRow
 logger = logging.getLogger(__name__)
 
 #: A row for each queue with new records: start and end offsets of its halves, then of its ops.
-#: The fields after `halves_start` are those of `step.Plan`.
+#: `processor.py` makes a `step.Plan` of the last three offsets.
 RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ def _source(settings: Settings) -> type[DataSource]:
             return RANGES
 
         def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
-            return _SentRanges(settings)
+            return _RangesForSpark(settings)
 
     return Queues
 
@@ -109,7 +109,7 @@ class Ranges(SimpleDataSourceStreamReader):
             return start
 
 
-class _SentRanges(Ranges):
+class _RangesForSpark(Ranges):
     """`Ranges` as Spark calls it: errors keep their remedy on the way to the driver."""
 
     @sent_whole()

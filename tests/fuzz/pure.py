@@ -20,7 +20,7 @@ from resolver.protocol import (
     is_fence,
     record_bytes,
 )
-from resolver.resolve.delivery.packed import Batch, pack, unpack
+from resolver.resolve.delivery.packed import BatchName, pack, unpack
 from resolver.resolve.step import (
     CheckSent,
     Ended,
@@ -240,7 +240,7 @@ def decode_alone(key: bytes | None, value: bytes | None, headers: Headers) -> No
 
 def _write(decided: QueueDecisions) -> None:
     """Make the records that delivery would write; each has to fit where it goes."""
-    for part in pack(decided, NAMES, Batch(7, "query"), _MAX_BYTES):
+    for part in pack(decided, NAMES, BatchName(7, "query"), _MAX_BYTES):
         for decision in unpack(part):
             message = decision.message
             if message is not None and message.topic == NAMES.quarantine:

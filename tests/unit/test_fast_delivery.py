@@ -17,7 +17,7 @@ from resolver.protocol import (
 )
 from resolver.resolve.delivery.activity import Activity
 from resolver.resolve.delivery.lane import Lane
-from resolver.resolve.delivery.packed import Batch, Decision, pack, unpack
+from resolver.resolve.delivery.packed import BatchName, Decision, pack, unpack
 from resolver.resolve.delivery.visible import Visible
 from resolver.resolve.step import CheckCounts, Ended, QueueDecisions
 from resolver.settings import Settings
@@ -28,7 +28,7 @@ MAX_BYTES = 1_048_576
 
 def _packed(*ended: Ended) -> list[Decision]:
     decisions = QueueDecisions(list(ended), [], [], 0, CheckCounts(), None, None, None, 0, 0)
-    parts = pack(decisions, NAMES, Batch(7, "query"), MAX_BYTES)
+    parts = pack(decisions, NAMES, BatchName(7, "query"), MAX_BYTES)
     return [decision for part in parts for decision in unpack(part)]
 
 

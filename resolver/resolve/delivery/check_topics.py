@@ -35,7 +35,7 @@ class CheckTopics:
         self._targets = targets
         self._closing = closing
 
-    def make(self, decisions: list[Decision]) -> None:
+    def make_missing(self, decisions: list[Decision]) -> None:
         """Make the check topics of groups met for the first time, up to `_NEW_GROUPS` in a batch.
 
         Checks of further groups, and of a group whose topic can't be made, are left out. Their

@@ -213,10 +213,12 @@ class Delivery:
 
     def _attempt(self, batch: _Batch, seconds: float) -> None:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
-        if not self._current.is_connected and self._has_succeeded(batch, self._reconnect(seconds)):
-            return
-        # In a first attempt, a commit that its topic takes passes unchanged, up to `_send`.
-        self._check_topics.make(batch.decisions)
+        if not self._current.is_connected:
+            found = self._reconnect(seconds)
+            if self._has_succeeded(batch, found):
+                return
+        # In a first attempt, a commit that its topic takes goes unchanged from here to `_send`.
+        self._check_topics.make_missing(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
         deliverable, narrow = self._undeliverable.writable(visible.keep_visible_ends(diverted))

@@ -99,14 +99,16 @@ class Decision(NamedTuple):
         return Decision(as_output(given_up), as_output(said.to_record(names.resolution)))
 
 
-class Batch(NamedTuple):
+class BatchName(NamedTuple):
     """The batch of the decisions, as `tx.resolution` names it."""
 
     batch_id: int
     query_id: str
 
 
-def pack(decisions: QueueDecisions, names: Names, batch: Batch, max_bytes: int) -> Iterator[bytes]:
+def pack(
+    decisions: QueueDecisions, names: Names, batch: BatchName, max_bytes: int
+) -> Iterator[bytes]:
     """Pack decisions, in their order; a quarantined record may take `max_bytes`.
 
     The same decisions give the same bytes. There is at least one binary.
@@ -137,7 +139,11 @@ _Row = tuple[Record | None, Record | None, bytes | None]
 
 
 def _rows(
-    decisions: QueueDecisions, names: Names, batch: Batch, max_bytes: int, packer: msgpack.Packer
+    decisions: QueueDecisions,
+    names: Names,
+    batch: BatchName,
+    max_bytes: int,
+    packer: msgpack.Packer,
 ) -> Iterator[_Row]:
     for ended in decisions.ended:
         yield _ended(ended, names, batch, packer)
@@ -147,7 +153,7 @@ def _rows(
         yield refused.to_record(names, max_bytes), None, None
 
 
-def _ended(ended: Ended, names: Names, batch: Batch, packer: msgpack.Packer) -> _Row:
+def _ended(ended: Ended, names: Names, batch: BatchName, packer: msgpack.Packer) -> _Row:
     at = ended.at
     said = _resolution(ended, batch).to_record(names.resolution)
     if ended.outcome is Outcome.COMMIT and not ended.is_fast:
@@ -165,7 +171,7 @@ def _size(row: _Row) -> int:
     return len(record.key or b"") + len(record.value or b"") + 2 * len(half_headers or b"")
 
 
-def _resolution(ended: Ended, batch: Batch) -> Resolution:
+def _resolution(ended: Ended, batch: BatchName) -> Resolution:
     at, half = ended.at, ended.at.half
     return Resolution(  # by position: arguments by name take three times as long
         half.transaction_id,

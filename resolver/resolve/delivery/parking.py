@@ -43,8 +43,8 @@ class Parking:
     ) -> list[Decision]:
         """Return decisions in which messages that wait for a topic go into the lane instead.
 
-        If the batch `is_begun`, all its topics are looked at: a topic that is not parked will be
-        read back.
+        Kafka is asked about topics that may have stalled. If the batch `is_begun`, Kafka is asked
+        about all of them: a topic that is not parked will be read back.
         """
         self._park_stalled(decisions, released, is_begun)
         if not self.lane.topics:

@@ -69,7 +69,7 @@ def _cannot_write(obstacle: _Obstacle) -> DeliveryError:
 
 
 class Undeliverable:
-    """Knows which messages can't be delivered."""
+    """Replaces commits that can't be delivered; all decisions pass here, most unchanged."""
 
     def __init__(self, settings: Settings, targets: Targets) -> None:
         self._names = Names(settings.topic_prefix)

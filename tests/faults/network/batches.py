@@ -9,7 +9,7 @@ from functools import cached_property
 
 from resolver.protocol import Half, HalfAt, Names, Outcome, Source
 from resolver.protocol.record import Headers
-from resolver.resolve.delivery.packed import Batch, pack
+from resolver.resolve.delivery.packed import BatchName, pack
 from resolver.resolve.step import Ended, QueueDecisions
 
 from ..load import GROUP, NAME, PARTITIONS, TOPICS, Fate
@@ -49,7 +49,7 @@ class Batches:
         """Return a batch's decisions, packed as the workers do it."""
         ended = [self._ended(half) for half in _halves(batch)]
         decisions = QueueDecisions(ended, [], [], 0, Counter(), None, None, None, 0, 0)
-        return list(pack(decisions, self._names, Batch(batch, "bare"), _MOST_BYTES))
+        return list(pack(decisions, self._names, BatchName(batch, "bare"), _MOST_BYTES))
 
     def _begin(self, number: int, half: Half) -> None:
         name = half.transaction_id
