@@ -60,6 +60,8 @@ def _disarm(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     if armed := item.stash.get(_ARMED, None):
+        # End the timer first: that of a Hypothesis test would be lost, and end the process later.
+        item.ihook.pytest_timeout_cancel_timer(item=item)
         item.ihook.pytest_timeout_set_timer(item=item, settings=armed[0])
     return (yield)
 
