@@ -15,7 +15,10 @@ _MAX_REMARK = 500
 
 
 class Answer(NamedTuple):
-    """A listener's answer; `remark` gives the reason of an UNKNOWN without a usable answer."""
+    """A listener's answer, or the end that the producer itself decides; `remark` has its reason.
+
+    An UNKNOWN has a remark if the listener gave no usable answer.
+    """
 
     state: TransactionStatus
     remark: str | None = None

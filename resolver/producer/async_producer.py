@@ -183,7 +183,7 @@ class AsyncTransactionProducer(ProducerBase):
         transaction = await self.begin(message, timeout)
         with ending_all([transaction]):
             yield transaction
-            await self._confirm([transaction])
+            await self._verify_commits([transaction])
 
     @asynccontextmanager
     async def transactions(
@@ -196,7 +196,7 @@ class AsyncTransactionProducer(ProducerBase):
         begun = await self.begin_all(messages, timeout)
         with ending_all(begun):
             yield begun
-            await self._confirm(begun)
+            await self._verify_commits(begun)
 
     async def begin(self, message: Message, timeout: float | None = None) -> AsyncTransaction:
         """Store the half and return its transaction, which the caller ends.
@@ -231,13 +231,13 @@ class AsyncTransactionProducer(ProducerBase):
             finally:
                 late.cancel()
             confirm = None if self._verifier is None else self._confirm_by_hand
-            kind = partial(AsyncTransaction, self._confirm)
+            kind = partial(AsyncTransaction, self._verify_commits)
             return self._connected.begin(sending, kind, confirm)
         except BaseException:
             sending.abandon()
             raise
 
-    async def _confirm(self, transactions: Iterable[Transaction]) -> None:
+    async def _verify_commits(self, transactions: Iterable[Transaction]) -> None:
         """Verify the commits that the end of a block is about to send."""
         if self._verifier is None:
             return

@@ -31,7 +31,7 @@ from .topic_limits import TopicLimits
 from .transaction import Transaction
 
 _log = logging.getLogger(__name__)
-_NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "stored after its sender gave up")
+_NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "its sender gave up")
 T = TypeVar("T", bound=Transaction)
 
 

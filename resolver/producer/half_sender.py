@@ -67,7 +67,7 @@ class Sending:
 
     The thread that serves acknowledgements calls `on_answered` when Kafka has answered for the last
     half. The caller decides how to wait for it: a thread blocks, a task must not. After `abandon`,
-    `on_late(sent)` is called for each half that was stored or will be.
+    `on_abandoned(sent)` is called for each half that was stored or will be.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Sending:
         connection: Connection,
         prepared: Sequence[Prepared],
         on_answered: Callable[[], object],
-        on_late: Callable[[SentHalf], None],
+        on_abandoned: Callable[[SentHalf], None],
     ) -> None:
         self._connection = connection
         self._records = [record for _, record in prepared]
@@ -83,7 +83,7 @@ class Sending:
         self._sent_count = 0
         self._unanswered = len(prepared)
         self._on_answered = on_answered
-        self._on_late = on_late
+        self._on_abandoned = on_abandoned
         self._abandoned = False
         self._lock = threading.Lock()
         if not prepared:
@@ -123,7 +123,7 @@ class Sending:
             self._abandoned = True
             stored = [sent for sent in self._halves if sent.is_stored]
         for sent in stored:
-            self._on_late(sent)
+            self._on_abandoned(sent)
 
     def _answered(self, sent: SentHalf, error: Any, message: Any) -> None:
         with self._lock:
@@ -132,7 +132,7 @@ class Sending:
             is_late = self._abandoned and sent.is_stored
             is_last = not self._unanswered
         if is_late:
-            self._on_late(sent)
+            self._on_abandoned(sent)
         if is_last:
             self._connection.call_after_acknowledgements(self._on_answered)
 

@@ -175,7 +175,7 @@ class TransactionProducer(ProducerBase):
         transaction = self.begin(message, timeout)
         with ending_all([transaction]):
             yield transaction
-            self._confirm([transaction])
+            self._verify_commits([transaction])
 
     @contextmanager
     def transactions(
@@ -188,7 +188,7 @@ class TransactionProducer(ProducerBase):
         begun = self.begin_all(messages, timeout)
         with ending_all(begun):
             yield begun
-            self._confirm(begun)
+            self._verify_commits(begun)
 
     def begin(self, message: Message, timeout: float | None = None) -> Transaction:
         """Store the half and return its transaction, which the caller ends.
@@ -226,12 +226,13 @@ class TransactionProducer(ProducerBase):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
             confirm = None if self._verifier is None else self._confirm_by_hand
+            # Each half is stored, or this raises. Its offset names it in its op.
             return self._connected.begin(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()
             raise
 
-    def _confirm(self, transactions: Iterable[Transaction]) -> None:
+    def _verify_commits(self, transactions: Iterable[Transaction]) -> None:
         """Verify the commits that the end of a block is about to send."""
         if self._verifier is not None:
             for transaction in open_ones(transactions):

@@ -5,7 +5,7 @@ pass through Spark: the worker that decides a queue reads them from Kafka
 (`resolver.resolve.reader`). A record's way through the JVM as a row costs more than all other work
 on the record.
 
-Next station: `query.py` gives each queue's range row to `processor.py`.
+Next station: `processor.py`. Spark brings it each queue's range row: `query.py` starts that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .batch_limits import BatchLimits, RangeRow
 logger = logging.getLogger(__name__)
 
 #: A row for each queue with new records: start and end offsets of its halves, then of its ops.
-#: `processor.py` makes a `step.Plan` of the last three offsets.
+#: `processor.py` makes a `step.Plan` of the last three offsets. It reads the ops of the plan, or
+#: first those that an earlier batch has left.
 RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]

@@ -79,7 +79,7 @@ class _Batch:
 
 
 class Delivery:
-    """The one writer of a topic prefix; safe for use by several threads."""
+    """The one writer of a prefix's decisions; safe for use by several threads."""
 
     def __init__(self, settings: Settings, checkpoint: str) -> None:
         self._names = Names(settings.topic_prefix)
@@ -139,7 +139,7 @@ class Delivery:
         # Parked messages have no outcome: a rebuild decides them again.
         dropped = self._parking.lane.dropped() if is_rebuilt else []
         # Publish with the claim: a resolver that was replaced can't publish its policy after ours.
-        self._send(_messages([*dropped, self._policy]), self._marker, Narrow({}))
+        self._write_transaction(_outputs([*dropped, self._policy]), self._marker, Narrow({}))
         if dropped:
             self._parking.lane.drop()
         return found
@@ -217,7 +217,7 @@ class Delivery:
             found = self._reconnect(seconds)
             if self._has_succeeded(batch, found):
                 return
-        # In a first attempt, a commit that its topic takes goes unchanged from here to `_send`.
+        # Of a new batch, a commit that its topic takes goes unchanged to `_write_transaction`.
         self._check_topics.make_missing(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
@@ -225,7 +225,7 @@ class Delivery:
         rest = visible.rest(deliverable)
         was_begun, batch.is_begun = batch.is_begun, True
         try:
-            self._send(_messages(rest), batch.marker, narrow)
+            self._write_transaction(_outputs(rest), batch.marker, narrow)
         except (Stalled, ProduceRefused):
             batch.is_begun = was_begun  # this attempt sent no commit
             raise
@@ -261,10 +261,10 @@ class Delivery:
             raise
         return found
 
-    def _send(self, messages: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
+    def _write_transaction(self, outputs: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
         # No parked message waits before this offset of the lane.
         marker = replace(marker, lane=self._parking.lane.begin)
-        self._current.producer.write(messages, marker, narrow)
+        self._current.producer.write(outputs, marker, narrow)
         self._current.drop_if_spent(marker)
 
     def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
@@ -388,7 +388,7 @@ def _was_ended(error: Exception) -> bool:
     )
 
 
-def _messages(decisions: list[Decision]) -> Iterator[Output]:
+def _outputs(decisions: list[Decision]) -> Iterator[Output]:
     for message, resolution, _ in decisions:
         if message is not None:
             yield message

@@ -3,7 +3,7 @@
 A worker makes the records, so that delivery mostly only hands each record over. Modules
 `outputs`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.
 
-Next station: `resolver/resolve/hand_over.py` collects the binaries and gives them to `delivery.py`.
+Next station: `delivery.py`. `resolver/resolve/hand_over.py` only brings it the binaries.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class TransactionalProducer:
         """The longest wait for an answer."""
         return self._patience.answer_seconds
 
-    def write(self, messages: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
-        """Write messages and the marker in one transaction.
+    def write(self, outputs: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
+        """Write a batch's records and the marker in one transaction.
 
         The marker goes last: if Kafka has the marker, it has all records. Raises `ProduceRefused`,
         `Stalled` or `KafkaException`; after that this producer is of no use any more.
@@ -110,7 +110,7 @@ class TransactionalProducer:
         self._producer.begin_transaction()
         logger.debug("batch %d: %s", marker.batch, Point.OPEN)
         try:
-            count = self._send(messages, narrow)
+            count = self._produce_all(outputs, narrow)
             self._flush()
             self._send_offsets(marker)
         except KafkaException:
@@ -129,9 +129,9 @@ class TransactionalProducer:
         self._producer.purge(blocking=False)
         del self._producer
 
-    def _send(self, messages: Iterable[Output], narrow: Narrow) -> int:
+    def _produce_all(self, outputs: Iterable[Output], narrow: Narrow) -> int:
         count = 0
-        for count, message in enumerate(messages, 1):
+        for count, message in enumerate(outputs, 1):
             if message.topic in narrow.topics:
                 limit = 0 if message in narrow.alone else narrow.topics[message.topic]
                 self._make_room(message, limit)

@@ -68,7 +68,7 @@ class Pending:
         self.changed: Array = np.zeros(0, np.bool_)
 
     def load(self, segments: Iterable[int], new: list[NewHalf]) -> None:
-        """Read the segments' rows and add the halves of this batch, which are in offset order."""
+        """Join the segments' rows and the halves of this batch, which are in offset order."""
         rows, ids, groups = [], [], []
         for segment in sorted(set(segments) & self._head.pending.keys()):
             packed_rows, its_ids, its_groups, *more = msgpack.unpackb(
@@ -115,8 +115,8 @@ class Pending:
     def halves(self, rows: Indices, delivered: Array | None = None) -> list[HalfAt]:
         """Return the halves of the rows; halves of earlier batches are read from the state.
 
-        Those that are `delivered` come without their messages: nobody writes them, so no limit of
-        a batch holds for their bytes.
+        Of those, a `delivered` one comes without its message: nobody writes it, so no limit of a
+        batch holds for its bytes.
         """
         if delivered is None:
             delivered = np.zeros(len(rows), np.bool_)
