@@ -3,13 +3,17 @@
 Planning asks one client about all queues, and waits a second for the answers. A queue that does not
 answer is left out from then on: it keeps its offsets, and the other queues go on. In the
 background, new clients ask for this queue until one gets an answer. So no later plan waits for it.
+
+A leader that was cut off from the other brokers still answers, and knows no new records. So a new
+client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
+by chance who leads: `bootstrap_servers` has to name several.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures import wait as wait_for
@@ -38,13 +42,17 @@ _ANSWER_SECONDS = 1.0
 #: Time in seconds that answers may come after their request's time-out. Where one broker is silent,
 #: librdkafka hands out the answers of the others only then.
 _GRACE_SECONDS = 0.5
+#: Options of a background client, also once it has taken over. Its lines would come every few
+#: seconds while a broker is away: the warning that names the queue says more. Metrics would cost
+#: each new client a request to each broker.
+_SILENT = {"log_level": 0, "enable.metrics.push": False}
 #: Factor of a background client's time to the time of the last one, and the limit in seconds. A
 #: network on which connecting takes long needs more than the first client's time.
 _GROWTH, _MOST_SECONDS = 1.5, 10.0
-#: Time in ms after which a client asks any broker anew who leads. A leader that was cut off from
-#: the others still answers, and knows no new halves. Without this limit a client would believe it
-#: for a quarter of an hour, the default of librdkafka.
-_LEADERS_MS = 10_000
+#: Pause in seconds between new clients that look for later leaders, and the time that each has. The
+#: client in use won't do, however often it asks who leads: librdkafka asks the broker used last, so
+#: mostly the leader cut off.
+_LEADERS_SECONDS = 4.0
 #: Time in seconds for which a leader of an older epoch is not believed.
 _FORMER_SECONDS = 120.0
 #: Seconds from leaving out a queue to its first warning, and between warnings.
@@ -70,6 +78,8 @@ _AWAY = frozenset(
 )
 
 _Asked = Mapping[TopicPartition, "Future[Any]"]
+#: A topic and a queue.
+_Place = tuple[str, str]
 
 
 def all_offsets(settings: Settings, spec: OffsetSpec) -> Offsets:
@@ -152,9 +162,10 @@ class EndOffsets:
         self._trial: _Trial | None = None
         self._seconds = _ANSWER_SECONDS
         self._left_out: dict[str, _LeftOut] = {}
+        self._look_at = monotonic() + _LEADERS_SECONDS
         # By topic and queue: the epoch of the last leader, and since when an older one answers.
-        self._epochs: dict[tuple[str, str], int] = {}
-        self._former_since: dict[tuple[str, str], float] = {}
+        self._epochs: dict[_Place, int] = {}
+        self._former_since: dict[_Place, float] = {}
         # Leave out every queue until its first answer.
         self.leave_out(map(str, range(settings.queues)))
 
@@ -185,45 +196,69 @@ class EndOffsets:
             self._trial = None
 
     def _present(self, queues: Collection[str]) -> list[str]:
-        """Take back queues that have answered in the background; return the queues to ask for."""
-        if self._left_out:
-            self._look(len(queues))
-            self._warn()
+        """Take what new clients have found in the background; return the queues to ask for."""
+        self._take_answers()
+        self._try()
+        # Wait only if all queues are left out: no other queue is held up then.
+        if self._trial is not None and len(self._left_out) == len(queues):
+            self._trial.wait()
+            self._take_answers()
+        self._warn()
         return [queue for queue in queues if queue not in self._left_out]
 
-    def _look(self, count: int) -> None:
-        """Take back the queues that have answered, and have the others asked for."""
-        trial = self._trial
-        if trial is not None:
-            # Take the answers even if the trial is over: plans may be further apart than its time.
-            self._take_back(trial)
-        if self._left_out and (trial is None or trial.is_over()):
-            trial = self._try()
-        # Wait only if all queues are left out: no other queue is held up then.
-        if trial is not None and len(self._left_out) == count:
-            trial.wait()
-            self._take_back(trial)
+    def _take_answers(self) -> None:
+        """Take what a new client has found, unless it has asked a leader that was cut off."""
+        # Take the answers even if the trial is over: plans may be further apart than its time.
+        if self._trial is None or not (self._left_out or self._trial.is_done()):
+            return
+        found = self._answers_of(self._trial)
+        is_later = any(end.epoch > self._epochs.get(at, end.epoch) for at, end in found.items())
+        # Look at each of them: a leader of an older epoch is believed after its time.
+        former = {at for at, end in found.items() if self._is_of_former_leader(at, end)}
+        if not former:
+            self._take_back(self._trial, found.keys(), is_later)
         if not self._left_out:
             self._trial, self._seconds = None, _ANSWER_SECONDS
 
-    def _take_back(self, trial: _Trial) -> None:
+    def _take_back(self, trial: _Trial, found: Set[_Place], is_later: bool) -> None:
+        """Take back queues with an answer of both partitions; use a client that knows more."""
         now = self._monotonic()
         back = {
-            queue for queue in self._left_out.keys() & trial.answered()
-            if now >= self._left_out[queue].since
+            queue for queue, left_out in self._left_out.items()
+            if now >= left_out.since and {(self._half, queue), (self._op, queue)} <= found
         }  # fmt: skip
-        if back:
-            # Take the new client: older ones may know other leaders, or have forgotten all brokers.
+        if back or is_later:
+            # Older clients may know other leaders, or have forgotten all brokers.
             self._client = trial.client
         for queue in sorted(back, key=int):
             self._welcome(queue, self._left_out.pop(queue))
 
-    def _try(self) -> _Trial:
-        """Let a new client ask; the next one has more time."""
-        topics = (self._half, self._op)
-        self._trial = _Trial(self._settings, topics, self._seconds, self._monotonic)
-        self._seconds = min(_MOST_SECONDS, self._seconds * _GROWTH)
-        return self._trial
+    def _answers_of(self, trial: _Trial) -> dict[_Place, _FoundOffset]:
+        """Return a new client's answers; raises `ResolverError` if a queue is left out.
+
+        Otherwise the client in use has answers, and tells of an error that lasts.
+        """
+        try:
+            return trial.answers()
+        except ResolverError:
+            if self._left_out:
+                raise
+            return {}
+
+    def _try(self) -> None:
+        """Let a new client ask, if it is time to."""
+        now = self._monotonic()
+        if self._left_out:
+            if self._trial is not None and not self._trial.is_over():
+                return
+            seconds = self._seconds
+            self._seconds = min(_MOST_SECONDS, self._seconds * _GROWTH)  # the next one has more
+        elif now >= self._look_at:
+            seconds = _LEADERS_SECONDS
+        else:
+            return
+        self._look_at = now + _LEADERS_SECONDS
+        self._trial = _Trial(self._settings, (self._half, self._op), seconds, self._monotonic)
 
     def _ends(
         self,
@@ -244,16 +279,16 @@ class EndOffsets:
         return {
             end.queue: end.offset
             for end in _answers(asked, _ANSWER_SECONDS + _GRACE_SECONDS)
-            if not self._is_of_former_leader(topic, end)
+            if not self._is_of_former_leader((topic, end.queue), end)
         }
 
-    def _is_of_former_leader(self, topic: str, end: _FoundOffset) -> bool:
+    def _is_of_former_leader(self, place: _Place, end: _FoundOffset) -> bool:
         """Whether a leader answers that has been replaced, as its epoch says.
 
         It may end before what was read of its successor: the partition would seem to have lost
         records. A topic that was made anew begins with a lesser epoch too, and keeps it.
         """
-        place, now = (topic, end.queue), self._monotonic()
+        now = self._monotonic()
         since, last = self._former_since.get(place, now), self._epochs.get(place, -1)
         is_former = 0 <= end.epoch < last  # some answers have no epoch
         if is_former and now - since < _FORMER_SECONDS:
@@ -282,7 +317,7 @@ class EndOffsets:
 
 
 class _Trial:
-    """A new client's questions, one for each queue, so that a silent queue holds up no other.
+    """A new client's questions, one for each partition, so that a silent one holds up no other.
 
     It also asks for queues that have answered other clients: it is then connected to all brokers
     when it takes over.
@@ -295,45 +330,37 @@ class _Trial:
         seconds: float,
         monotonic: Callable[[], float],
     ) -> None:
-        leaders = {
-            "topic.metadata.refresh.interval.ms": _LEADERS_MS,
-            "metadata.max.age.ms": _LEADERS_MS,
-        }
-        self.client = AdminClient(client_config(settings, **leaders))
+        self.client = AdminClient(client_config(settings, **_SILENT))
         self._monotonic = monotonic
         self._until = monotonic() + seconds
+        # Send a request for each partition: one for several would have no answer while one of them
+        # has no leader.
         self._asked = {
-            str(queue): self._ask(topics, queue, seconds) for queue in range(settings.queues)
-        }
-
-    def _ask(self, topics: Sequence[str], queue: int, seconds: float) -> list[_Asked]:
-        # Send a request for each topic: one for both would have no answer while one topic has no
-        # leader.
-        return [
-            self.client.list_offsets(
+            (topic, str(queue)): self.client.list_offsets(
                 {TopicPartition(topic, queue): _LATEST}, request_timeout=seconds
             )
+            for queue in range(settings.queues)
             for topic in topics
-        ]
+        }
 
     def is_over(self) -> bool:
         """Whether its time is up: librdkafka may never answer, whatever the time-out given."""
         return self._monotonic() > self._until
 
+    def is_done(self) -> bool:
+        """Whether all have answered, or its time is up."""
+        return self.is_over() or all(answer.done() for answer in self._pending())
+
     def wait(self) -> None:
         """Wait until all have answered, or its time is up."""
-        pending = [
-            answer for asked in self._asked.values() for one in asked for answer in one.values()
-        ]
-        wait_for(pending, max(0.0, self._until - self._monotonic()))
+        wait_for(self._pending(), max(0.0, self._until - self._monotonic()))
 
-    def answered(self) -> set[str]:
-        """Return the queues of which both partitions have answered by now."""
-        return {
-            queue
-            for queue, asked in self._asked.items()
-            if all(list(_answers(one, 0.0)) for one in asked)
-        }
+    def answers(self) -> dict[_Place, _FoundOffset]:
+        """Return the answers so far; raises `ResolverError` as `EndOffsets.after` does."""
+        return {place: end for place, asked in self._asked.items() for end in _answers(asked, 0.0)}
+
+    def _pending(self) -> list[Future[Any]]:
+        return [answer for asked in self._asked.values() for answer in asked.values()]
 
 
 class _FoundOffset(NamedTuple):

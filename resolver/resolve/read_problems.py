@@ -15,6 +15,7 @@ from ..errors import ResolverError
 
 REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
 SEE_BROKER = "see that its broker is up, and start again"
+SEE_LOSS = f"if it has lost its last records, transactions may be lost: {REBUILD}"
 
 #: Seconds without a record after which a new client asks; each next client has half as long again.
 #: A new client does not wait for a silent connection's answer, nor for a leader that has moved.

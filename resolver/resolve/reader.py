@@ -18,7 +18,7 @@ from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
 from .lost_records import Place, Seen, bring_up_to_date
-from .read_problems import REBUILD, SEE_BROKER, Problem, Silence, problem_of
+from .read_problems import SEE_BROKER, SEE_LOSS, Problem, Silence, problem_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 0.5
 #: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
 _PATIENCE_SECONDS = 120.0
+#: Time in seconds for a leader to tell a partition's first offset. A new client asks after it.
+_FIRST_SECONDS = 1.0
 
 
 class Range(NamedTuple):
@@ -173,9 +175,11 @@ class RangeReader:
     def _take(self, message: Any, reading: _Reading) -> Problem | None:
         """Take a record or a partition's end; return a problem for an error or an early end."""
         error = message.error()
+        place = (message.topic(), message.partition())
+        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            return self._out_of_range(message, place, reading)
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return problem_of(message)
-        place = (message.topic(), message.partition())
         offsets, offset = reading.left.get(place), message.offset()
         if offsets is None:
             return None  # the range was read already
@@ -191,11 +195,26 @@ class RangeReader:
         if offset >= offsets.end:
             self._finish(place, reading.left)
         elif error is not None:
-            return Problem(
-                f"It ends at {offset}",
-                f"if it has lost its last records, transactions may be lost: {REBUILD}",
-            )
+            return Problem(f"It ends at {offset}", SEE_LOSS)
         return None
+
+    def _out_of_range(self, message: Any, place: Place, reading: _Reading) -> Problem | None:
+        """Return the problem of a leader without the offset asked for; raise if it was deleted.
+
+        A leader that was cut off from the other brokers has only the offsets of before.
+        """
+        offsets = reading.left.get(place)
+        if offsets is None:
+            return None  # the range was read already
+        offset = _next(offsets, reading.found[place])
+        try:
+            first, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), _FIRST_SECONDS)
+        except KafkaException as error:
+            return Problem(str(error.args[0].str()), SEE_BROKER)
+        if first > offset:
+            return problem_of(message)
+        # A new client will ask, perhaps another leader: this one gives no more of the partition.
+        return Problem(f"It has no offset {offset} ({message.error().str()})", SEE_LOSS)
 
     def _finish(self, place: Place, left: dict[Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])

@@ -42,7 +42,8 @@ class Settings:
 
     bootstrap_servers: str = setting(
         "",
-        "Kafka's brokers, host:port separated by commas; empty: the embedded broker.",
+        "Kafka's brokers, host:port separated by commas; several, as one may be away or cut off. "
+        "Empty: the embedded broker.",
         section=KAFKA,
     )
     topic_prefix: str = setting(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from resolver.audit.topics import readable, records
+from resolver.kafka.end_offsets import EndOffsets, all_offsets
+from resolver.protocol import Names
+from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.rebuild import _records
 from resolver.settings import Settings
 from tests.faults.aborted import make_misleading, mislead
@@ -93,6 +101,32 @@ def test_a_rebuild_and_an_audit_read_no_aborted_record(
     cluster.nodes[1].launch()
 
 
+def test_planning_and_reading_leave_a_leader_that_was_cut_off(cluster: Cluster) -> None:
+    """It still answers, and knows no new records; a client that asks only it stays with it."""
+    assert cluster.links is not None
+    cluster.await_whole()
+    settings = Settings(bootstrap_servers=cluster.bootstrap, queues=1, topic_prefix="cut.")
+    names = Names(settings.topic_prefix)
+    for topic in (names.half, names.op):
+        cluster.make_topic(topic, *cluster.nodes)
+    wait_until(lambda: cluster.knows([names.half, names.op]))
+    begin = all_offsets(settings, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    send(cluster, 1, names.half)
+    ends = EndOffsets(settings)
+    wait_until(lambda: ends.after(begin)[names.half]["0"] == 1)
+    with closing(RangeReader(settings)) as records:
+        halves, _ = records.read(0, Range(0, 1), Range(0, 0))
+        cut_off = wait_until(lambda: max(cluster.leader(names.half, 0), 0))
+        cluster.links.cut(cut_off)
+        try:
+            send(cluster, 2, names.half)
+            wait_until(lambda: ends.after(begin)[names.half]["0"] == 3)
+            halves += records.read(0, Range(2, 3), Range(0, 0))[0]
+        finally:
+            cluster.links.heal(cut_off)
+    assert [half.offset for half in halves] == [0, 2]
+
+
 def of_an_audit(spark: SparkSession, settings: Settings) -> DataFrame:
     return records(spark, settings, readable(settings, [MISLEADING]))
 
@@ -110,17 +144,18 @@ def leader(cluster: Cluster) -> Node:
     return cluster.nodes[cluster.leader(TOPIC, 0)]
 
 
-def send(cluster: Cluster, count: int) -> None:
+def send(cluster: Cluster, count: int, topic: str = TOPIC) -> None:
     """Send records that two nodes acknowledge each of."""
-    # One that is cut off does not answer: by default that is noticed after a minute.
-    config = {"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 10_000}
+    # A leader that is cut off acknowledges nothing: by default that is noticed after a minute.
+    leaders = {"socket.timeout.ms": 10_000, "topic.metadata.refresh.interval.ms": 2_000}
+    config = {"bootstrap.servers": cluster.bootstrap, **leaders}
     producer, refused = Producer({**config, "enable.idempotence": True}), []
 
     def report(error: object, _message: object) -> None:
         refused.extend([error] if error else [])
 
     for _ in range(count):
-        producer.produce(TOPIC, b"x" * 100, partition=0, on_delivery=report)
+        producer.produce(topic, b"x" * 100, partition=0, on_delivery=report)
     assert producer.flush(2 * _SECONDS) == 0 and not refused
 
 

@@ -104,6 +104,19 @@ def test_a_partition_that_lost_its_last_records_is_an_error(
         records.read(0, Range(0, 5), NOTHING)
 
 
+def test_a_leader_that_does_not_know_a_record_yet_has_not_deleted_it(
+    topics: ProtocolTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one that was cut off from the others: a new client finds the later leader."""
+    half = Record(topics.names.half, None, b"", [], 0)
+    topics.write(*[half] * 3)
+    with closing(RangeReader(topics.settings)) as records, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(records.read, 0, Range(5, 6), NOTHING)
+        wait_until(lambda: "It has no offset 5" in caplog.text)
+        topics.write(*[half] * 3)
+        assert offsets(reading.result(PATIENCE_SECONDS)[0]) == [5]
+
+
 @pytest.mark.gate
 def test_records_that_kafka_deleted_before_they_were_read_are_an_error(
     topics: ProtocolTopics, records: RangeReader
