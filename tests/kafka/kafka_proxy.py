@@ -14,6 +14,7 @@ from typing import NamedTuple
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS = 22, 24, 25
 END_TXN, TXN_OFFSET_COMMIT, OFFSET_FETCH = 26, 28, 9
+JOIN_GROUP = 11
 _HOST = "127.0.0.1"
 _ANSWER_SECONDS = 30.0
 
@@ -25,7 +26,7 @@ class Fate(Enum):
     LOSE_REQUEST = "the connection is lost before Kafka has it"
     LOSE_ANSWER = "Kafka has it, and the connection is lost before its answer"
     HOLD = "the connection is lost, and Kafka has the request when it is let go"
-    HOLD_SILENTLY = "the same, and nobody tells the client of it"
+    HOLD_SILENTLY = "the same, but the connection is not lost: it takes all and gives nothing"
 
 
 class Held(NamedTuple):
@@ -105,7 +106,9 @@ class KafkaProxy:
                     self.held.append(Held(broker, frame))
                 else:
                     broker.sendall(frame)
-                if fate is Fate.HOLD:
+                while fate is Fate.HOLD_SILENTLY and _read_frame(client) is not None:
+                    pass
+                if fate in (Fate.HOLD, Fate.HOLD_SILENTLY):
                     break
         _reset(client)
         if not losing.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ from .kafka_proxy import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
     END_TXN,
+    INIT_PRODUCER_ID,
+    JOIN_GROUP,
     PRODUCE,
     TXN_OFFSET_COMMIT,
     Fate,
@@ -316,3 +319,71 @@ def test_a_connection_that_is_lost_costs_no_second_attempt(
     assert lost == [request_kind]
     assert network.holds_once(0, 1)
     assert "trying again" not in caplog.text
+
+
+@pytest.mark.parametrize(("request_kind", "claims"), [(JOIN_GROUP, 1), (INIT_PRODUCER_ID, 2)])
+def test_a_coordinator_that_is_silent_at_the_start_is_asked_by_a_new_client(
+    network: Network, monkeypatch: pytest.MonkeyPatch, request_kind: int, claims: int
+) -> None:
+    """As one that was cut off from the other brokers. The late request does no harm."""
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._CLAIMS", claims)
+    monkeypatch.setattr("resolver.resolve.delivery.marker_group._TIMEOUT_SECONDS", 15.0)
+
+    def judge(request: int, _frame: bytes) -> Fate:
+        is_first = request == request_kind and not network.proxy.held
+        return Fate.HOLD_SILENTLY if is_first else Fate.FORWARD
+
+    network.judge = judge
+    with closing(network.delivery()) as delivery:
+        delivery.start(is_new=True)
+        delivery.deliver(0, network.batch(0))
+        network.proxy.held[0].let_go()
+        delivery.deliver(1, network.batch(1))
+        delivery.deliver(2, network.batch(2))
+    assert network.holds_once(0, 1, 2)
+
+
+def test_delivery_waits_long_for_a_slow_kafka_but_not_after_a_failure(
+    network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After failures that last, the next one would hold up delivery for a minute."""
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._PAUSE_SECONDS", 0.1)
+    # So that a busy machine parks no topic.
+    monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 60.0)
+    failures: list[int] = []
+
+    def deliver(*batches: int) -> None:
+        """Deliver batches; `failures` are then the waits in seconds of the attempts that failed."""
+        caplog.clear()
+        for number in batches:
+            delivery.deliver(number, network.batch(number))
+        waits = re.findall(r"offsets were not sent within (\d+) s", caplog.text)
+        failures[:] = map(int, waits)
+
+    def silent_for(attempts: int) -> Judge:
+        def judge(request: int, _frame: bytes) -> Fate:
+            is_held = request == TXN_OFFSET_COMMIT
+            is_held &= caplog.text.count("trying again") < attempts
+            return Fate.HOLD_SILENTLY if is_held else Fate.FORWARD
+
+        return judge
+
+    def slow(request: int, _frame: bytes) -> Fate:
+        if request == TXN_OFFSET_COMMIT:
+            time.sleep(2.5)
+        return Fate.FORWARD
+
+    with closing(network.delivery()) as delivery:
+        delivery.start(is_new=True)
+        network.judge = silent_for(3)
+        deliver(0)
+        assert failures[-1] > failures[0]
+        deliver(1)
+        network.judge = silent_for(1)
+        deliver(2)
+        assert failures[0] < 4
+        network.judge = slow
+        deliver(3, 4, 5)
+        assert caplog.text.count("trying again") < 3  # not one for each batch
+    assert network.holds_once(*range(6))

@@ -12,16 +12,13 @@ import time
 from ...errors import Replaced
 from ...protocol import Names
 from ...settings import Settings
-from .generation import Patience, Stuck
+from .generation import Stuck
 from .marker import Marker
 from .marker_group import MarkerGroup
 from .transactional_producer import TransactionalProducer
 
 logger = logging.getLogger(__name__)
 
-#: A topic has stalled if only its records stay unacknowledged for this share of an attempt's wait
-#: for an answer. The share is a second in the first attempt.
-_NEXT_SHARE = 1 / 3
 #: Seconds that Kafka may take to end a transaction; after them another transactional id is used.
 #: The second number holds if a topic is known to have stalled.
 _STUCK_SECONDS = 1.0
@@ -57,7 +54,10 @@ class CurrentProducer:
         return self._producer
 
     def take_over(self, seconds: float) -> Marker | None:
-        """Fence the former writer, and return its marker; None if there never was one."""
+        """Fence the former writer, and return its marker; None if there never was one.
+
+        Kafka may take `seconds` for an answer.
+        """
         self._join()
         self._generation = self.group.generation()
         self._producer = self._connected(seconds)
@@ -65,6 +65,8 @@ class CurrentProducer:
 
     def reconnect(self, seconds: float) -> Marker:
         """Make a new producer, which ends the last one's open transaction, and read the marker.
+
+        Kafka may take `seconds` for an answer.
 
         The order counts. Once the group is joined, Kafka refuses another resolver's markers and our
         own late ones. So the marker that is read after that is the last one.
@@ -93,11 +95,6 @@ class CurrentProducer:
             logger.info("%s was written slowly: the next one is in a new epoch", marker)
             self.drop()
 
-    def drop_if_less_patient(self, seconds: float) -> None:
-        """Drop a producer that waits less than `seconds` for an answer."""
-        if self._producer is not None and self._producer.answer_seconds < seconds:
-            self.drop()
-
     def drop_if_old(self) -> None:
         """Drop a producer before librdkafka gives its membership up."""
         if time.monotonic() - self._joined_at > _JOIN_SECONDS:
@@ -115,10 +112,11 @@ class CurrentProducer:
     def _connected(self, seconds: float) -> TransactionalProducer:
         """Make a producer, with the next transactional id if the last one can't be used."""
         stuck_seconds = _STALLED_SECONDS if self._has_stalled else _STUCK_SECONDS
-        patience = Patience(stuck_seconds, seconds, seconds * _NEXT_SHARE)
         while True:
             try:
-                return TransactionalProducer(self._settings, self.group, self._generation, patience)
+                return TransactionalProducer(
+                    self._settings, self.group, self._generation, stuck_seconds, seconds
+                )
             except Stuck:
                 stuck = self._names.transactional_id(self._generation)
                 self._generation += 1

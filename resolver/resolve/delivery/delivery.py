@@ -48,7 +48,7 @@ _RETRY_SECONDS = 600.0
 _PAUSE_SECONDS = 1.0
 #: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
 #: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
-#: be slow.
+#: be slow. So the first attempt of the next batch may wait longer too.
 _ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 3.0, 60.0
 #: Seconds between two chunks of parked messages: a waiting batch comes first.
 _YIELD_SECONDS = 0.01
@@ -96,6 +96,7 @@ class Delivery:
         self._marker = Marker(checkpoint, instance=uuid.uuid4().hex)
         self._current = CurrentProducer(settings, self._marker.instance)
         self._marked_at = 0.0
+        self._slow_seconds = 0.0
         self._planned = NO_BATCH
         policy = Policy(settings.reject_transaction_message, limits(settings.groups))
         self._policy = Decision(as_output(policy.to_record(self._names.policy)))
@@ -120,12 +121,12 @@ class Delivery:
                 except (KafkaException, FutureTimeout, ProduceRefused, Stalled) as error:
                     # The resolver that we fenced may have fenced us before it saw our claim.
                     self._current.drop()
+                    said = f"can't take over {self._names.prefix}*: {str(error) or repr(error)}"
                     if attempt == _CLAIMS:
-                        why = str(error) or repr(error)
-                        said = f"can't take over {self._names.prefix}*: {why}"
                         raise DeliveryError(
                             said, remedy="see the log of the broker, and start again"
                         ) from error
+                    logger.warning("%s; trying again", said)
             # Ask after the claim: until then the former run may plan and begin another batch.
             self._planned = planned()
             self._marked_at = time.monotonic()
@@ -139,7 +140,8 @@ class Delivery:
         # Parked messages have no outcome: a rebuild decides them again.
         dropped = self._parking.lane.dropped() if is_rebuilt else []
         # Publish with the claim: a resolver that was replaced can't publish its policy after ours.
-        self._write_transaction(_outputs([*dropped, self._policy]), self._marker, Narrow({}))
+        outputs = _outputs([*dropped, self._policy])
+        self._write_transaction(outputs, self._marker, Narrow({}), seconds)
         if dropped:
             self._parking.lane.drop()
         return found
@@ -180,7 +182,7 @@ class Delivery:
         """
         self._current.drop_if_old()
         batch = _Batch(decisions, marker, is_begun, released)
-        give_up_at, seconds = time.monotonic() + _RETRY_SECONDS, _ANSWER_SECONDS
+        give_up_at, seconds = time.monotonic() + _RETRY_SECONDS, self._first_wait(released)
         while True:
             try:
                 self._attempt(batch, seconds)
@@ -224,11 +226,16 @@ class Delivery:
         deliverable, narrow = self._undeliverable.writable(visible.keep_visible_ends(diverted))
         rest = visible.rest(deliverable)
         was_begun, batch.is_begun = batch.is_begun, True
+        begun = time.monotonic()
         try:
-            self._write_transaction(_outputs(rest), batch.marker, narrow)
+            self._write_transaction(_outputs(rest), batch.marker, narrow, seconds)
         except (Stalled, ProduceRefused):
             batch.is_begun = was_begun  # this attempt sent no commit
             raise
+        if batch.released is None:
+            # Stay patient with a Kafka that is slow, but not with one that was away.
+            took = time.monotonic() - begun
+            self._slow_seconds = min(seconds, max(2 * took, self._slow_seconds / 2))
         self._note_written(rest)
 
     def _note_written(self, written: list[Decision]) -> None:
@@ -261,10 +268,12 @@ class Delivery:
             raise
         return found
 
-    def _write_transaction(self, outputs: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
+    def _write_transaction(
+        self, outputs: Iterable[Output], marker: Marker, narrow: Narrow, seconds: float
+    ) -> None:
         # No parked message waits before this offset of the lane.
         marker = replace(marker, lane=self._parking.lane.begin)
-        self._current.producer.write(outputs, marker, narrow)
+        self._current.producer.write(outputs, marker, narrow, seconds)
         self._current.drop_if_spent(marker)
 
     def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
@@ -305,7 +314,7 @@ class Delivery:
             if topic not in lane.topics:
                 return False
             try:
-                self._have_patience(min(_ANSWER_SECONDS * lane.pause(topic), _MOST_ANSWER_SECONDS))
+                self._connect(self._first_wait(topic))
                 if topic not in lane.topics:
                     return False  # the last release has come through
                 chunk = lane.chunk(topic)
@@ -321,13 +330,17 @@ class Delivery:
             lane.released(chunk)
             return topic in lane.topics
 
-    def _have_patience(self, seconds: float) -> None:
-        """Have a producer that waits so long for an answer.
+    def _first_wait(self, released: str | None) -> float:
+        """Return for how many seconds a first attempt waits; a topic's later release, for more."""
+        if released is None:
+            return max(_ANSWER_SECONDS, self._slow_seconds)
+        return min(_ANSWER_SECONDS * self._parking.lane.pause(released), _MOST_ANSWER_SECONDS)
 
-        A failed release may have been committed. So the lane is read before the next chunk is:
-        otherwise that chunk would be delivered twice.
+    def _connect(self, seconds: float) -> None:
+        """Have a producer, and the lane's present state.
+
+        A failed release may have been committed: its chunk would be delivered twice.
         """
-        self._current.drop_if_less_patient(seconds)
         if not self._current.is_connected:
             found = self._reconnect(seconds)
             self._marker = max(found, self._marker, key=lambda marker: marker.batch)

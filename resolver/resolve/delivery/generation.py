@@ -12,37 +12,22 @@ marker says.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-#: Seconds for which Kafka is asked, if it gives no useful answer.
-_INIT_SECONDS = 60.0
 #: Seconds after which Kafka is asked again: librdkafka itself waits for 500 ms.
 _SLICE_SECONDS = 0.2
-
-
-class Patience(NamedTuple):
-    """The longest waits: for a transaction that can't end, for an answer, for the next answer.
-
-    If no record at all is acknowledged, the former transaction may be unable to end. If some
-    records were acknowledged, the topics of the remaining records have stalled.
-    """
-
-    init_seconds: float
-    answer_seconds: float
-    next_seconds: float
 
 
 class Stuck(Exception):
     """The last transaction of a transactional id can't end now."""
 
 
-def init_transactions(producer: Producer, patience_seconds: float) -> None:
+def init_transactions(producer: Producer, stuck_seconds: float, answer_seconds: float) -> None:
     """Initialise a producer: this ends the open transaction of another with its transactional id.
 
-    Raises `Stuck` if Kafka takes longer than `patience_seconds` to end that transaction. Raises
-    `KafkaException` if Kafka does not answer.
+    Raises `Stuck` if Kafka takes longer than `stuck_seconds` to end that transaction. Raises
+    `KafkaException` if Kafka gives no useful answer within `answer_seconds`.
     """
     begun, is_ending = time.monotonic(), False
     while True:
@@ -52,7 +37,7 @@ def init_transactions(producer: Producer, patience_seconds: float) -> None:
         except KafkaException as failed:
             error, waited = failed.args[0], time.monotonic() - begun
             is_ending |= error.code() == KafkaError.CONCURRENT_TRANSACTIONS
-            if is_ending and waited > patience_seconds:
+            if is_ending and waited > stuck_seconds:
                 raise Stuck(error.str()) from failed
-            if not error.retriable() or waited > _INIT_SECONDS:
+            if not error.retriable() or waited > answer_seconds:
                 raise

@@ -22,6 +22,10 @@ from ...settings import Settings
 from .marker import KNOWS_FAST, Marker
 
 _TIMEOUT_SECONDS = 30.0
+#: Seconds for which the first client asks to join, and their growth from one client to the next. A
+#: coordinator that was cut off from the other brokers lets nobody join, and a client stays with it.
+#: A group without members lets the first one wait for 3 s (`group.initial.rebalance.delay.ms`).
+_ASK_SECONDS, _GROWTH = 3.5, 1.5
 #: Seconds for one request for the marker; the coordinator may have moved, and the next finds it.
 _REQUEST_SECONDS = 3.0
 _PAUSE_SECONDS = 0.1
@@ -73,6 +77,18 @@ class MarkerGroup:
         So the marker that is read after this is the last of these. If Kafka took a marker before,
         in a transaction that is yet to end, reading waits for it. Raises `KafkaException`.
         """
+        until, seconds = time.monotonic() + _TIMEOUT_SECONDS, _ASK_SECONDS
+        while not self._has_joined(min(seconds, until - time.monotonic())):
+            if time.monotonic() > until:
+                said = f"the consumer group {self._name} can't be joined"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+            seconds *= _GROWTH
+        # Keep the present metadata: if librdkafka joins again by itself, another resolver may have
+        # been the member meanwhile.
+        self._member = self._consumer.consumer_group_metadata()
+
+    def _has_joined(self, seconds: float) -> bool:
+        """Let a new client ask to be the member; return whether it is, within `seconds`."""
         joined = Event()
 
         def take(consumer: Consumer, _partitions: list[TopicPartition]) -> None:
@@ -82,15 +98,10 @@ class MarkerGroup:
         self._consumer.close()
         self._consumer = self._connected()
         self._consumer.subscribe([self._topic], on_assign=take)
-        until = time.monotonic() + _TIMEOUT_SECONDS
-        while not joined.is_set():
+        until = time.monotonic() + seconds
+        while not joined.is_set() and time.monotonic() < until:
             self._consumer.poll(_PAUSE_SECONDS)
-            if time.monotonic() > until:
-                said = f"the consumer group {self._name} can't be joined"
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
-        # Keep the present metadata: if librdkafka joins again by itself, another resolver may have
-        # been the member meanwhile.
-        self._member = self._consumer.consumer_group_metadata()
+        return joined.is_set()
 
     def generation(self) -> int:
         """Return the last marker's generation; an open transaction may change it."""

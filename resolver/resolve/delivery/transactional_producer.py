@@ -24,7 +24,7 @@ from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
 from ...settings import Settings
 from ...spark.points import Point
-from .generation import Patience, init_transactions
+from .generation import init_transactions
 from .marker import Marker
 from .marker_group import MarkerGroup
 from .packed import Output
@@ -33,6 +33,9 @@ from .stalls import Stalled
 
 logger = logging.getLogger(__name__)
 
+#: The topics of unacknowledged records have stalled if none of these is acknowledged for this share
+#: of the wait for an answer, and others were. The share is a second in the first attempt.
+_NEXT_SHARE = 1 / 3
 #: Seconds for which a failed call's reason may still be on its way.
 _REPORT_SECONDS = 1.0
 _POLL_EVERY = 500
@@ -49,15 +52,20 @@ class Narrow(NamedTuple):
 class TransactionalProducer:
     """Writes each batch in a Kafka transaction; a newer producer of its id fences it.
 
-    Raises `Stuck` if another generation's transactional id has to be used.
+    Kafka may take `stuck_seconds` to end the id's last transaction, and `answer_seconds` to answer.
+    Raises `Stuck` if another generation's transactional id has to be used, and `KafkaException`.
     """
 
     def __init__(
-        self, settings: Settings, group: MarkerGroup, generation: int, patience: Patience
+        self,
+        settings: Settings,
+        group: MarkerGroup,
+        generation: int,
+        stuck_seconds: float,
+        answer_seconds: float,
     ) -> None:
         self._group = group
         self._generation = generation
-        self._patience = patience
         self._prefix = settings.topic_prefix
         self._epoch = Epoch()
         self._failures: list[tuple[str, KafkaError]] = []
@@ -82,7 +90,7 @@ class TransactionalProducer:
         }
         self._producer = Producer(client_config(settings, **ours))
         try:
-            init_transactions(self._producer, patience.init_seconds)
+            init_transactions(self._producer, stuck_seconds, answer_seconds)
         except BaseException:
             self.drop()  # this and its client refer to each other: nothing else would free both
             raise
@@ -96,13 +104,10 @@ class TransactionalProducer:
         """
         return self._epoch.is_spent
 
-    @property
-    def answer_seconds(self) -> float:
-        """The longest wait for an answer."""
-        return self._patience.answer_seconds
-
-    def write(self, outputs: Iterable[Output], marker: Marker, narrow: Narrow) -> None:
-        """Write a batch's records and the marker in one transaction.
+    def write(
+        self, outputs: Iterable[Output], marker: Marker, narrow: Narrow, seconds: float
+    ) -> None:
+        """Write a batch's records and the marker in one transaction; wait `seconds` for an answer.
 
         The marker goes last: if Kafka has the marker, it has all records. Raises `ProduceRefused`,
         `Stalled` or `KafkaException`; after that this producer is of no use any more.
@@ -110,15 +115,15 @@ class TransactionalProducer:
         self._producer.begin_transaction()
         logger.debug("batch %d: %s", marker.batch, Point.OPEN)
         try:
-            count = self._produce_all(outputs, narrow)
-            self._flush()
-            self._send_offsets(marker)
+            count = self._produce_all(outputs, narrow, seconds)
+            self._flush(seconds)
+            self._send_offsets(marker, seconds)
         except KafkaException:
             self._raise_refusal()
             raise
         logger.debug("batch %d: %d %s", marker.batch, count, Point.WRITTEN)
         with self._epoch.timed():
-            self._producer.commit_transaction(self._patience.answer_seconds)
+            self._producer.commit_transaction(seconds)
         logger.debug("batch %d: %s, %d records", marker.batch, Point.COMMITTED, count)
 
     def drop(self) -> None:
@@ -129,22 +134,22 @@ class TransactionalProducer:
         self._producer.purge(blocking=False)
         del self._producer
 
-    def _produce_all(self, outputs: Iterable[Output], narrow: Narrow) -> int:
+    def _produce_all(self, outputs: Iterable[Output], narrow: Narrow, seconds: float) -> int:
         count = 0
         for count, message in enumerate(outputs, 1):
             if message.topic in narrow.topics:
                 limit = 0 if message in narrow.alone else narrow.topics[message.topic]
-                self._make_room(message, limit)
+                self._make_room(message, limit, seconds)
             self._produce(message)
             if count % _POLL_EVERY == 0:
                 self._serve(self._producer.poll, 0)
         return count
 
-    def _make_room(self, message: Output, limit: int) -> None:
+    def _make_room(self, message: Output, limit: int, seconds: float) -> None:
         """Flush the topic's records on their way, if one batch could not hold this message too."""
         size = message.batch_bytes
         if self._on_their_way.get(message.topic) and self._bytes[message.topic] + size > limit:
-            self._flush()
+            self._flush(seconds)
         self._on_their_way.setdefault(message.topic, []).append(message)
         self._bytes[message.topic] += size
 
@@ -169,25 +174,24 @@ class TransactionalProducer:
                     raise ProduceRefused(topic, error.args[0], [message]) from error
                 raise
 
-    def _send_offsets(self, marker: Marker) -> None:
+    def _send_offsets(self, marker: Marker, seconds: float) -> None:
         stamped = replace(marker, generation=self._generation)
         positions, metadata = self._group.positions(stamped), self._group.metadata()
         send_offsets = self._producer.send_offsets_to_transaction
-        seconds = self._patience.answer_seconds
         with self._epoch.timed():
             _in_time(lambda: send_offsets(positions, metadata, seconds), seconds)
 
-    def _flush(self) -> None:
+    def _flush(self, seconds: float) -> None:
         """Wait until each record is acknowledged, as long as acknowledgements keep coming.
 
         `commit` alone would pass over local refusals.
         """
-        least, give_up_at = len(self._producer), time.monotonic() + self._patience.answer_seconds
+        least, give_up_at = len(self._producer), time.monotonic() + seconds
         while left := self._serve(self._producer.flush, _POLL_SECONDS):
             # Once a record was refused, the records behind it are not sent at all.
             self._raise_failures()
             if left < least:
-                least, give_up_at = left, time.monotonic() + self._patience.next_seconds
+                least, give_up_at = left, time.monotonic() + seconds * _NEXT_SHARE
             if time.monotonic() > give_up_at:
                 self._raise_stalled(left)
         self._raise_failures()
