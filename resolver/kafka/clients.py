@@ -11,6 +11,7 @@ from ..settings import Settings
 from ..settings.java_options import java_options
 
 __all__ = [
+    "LEADER_OPTIONS",
     "PROMPT_OPTIONS",
     "WHOLE_BYTES",
     "admin_client",
@@ -33,6 +34,12 @@ PROMPT_OPTIONS = {
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
 }
+
+#: Options by which a producer asks every 2 s who leads. A leader that was cut off from the other
+#: brokers takes records, and acknowledges none. By default the producer hears of a later leader
+#: after one or two time-outs. Without the second option librdkafka would forget a topic after 6 s;
+#: by default it does so after 15 minutes.
+LEADER_OPTIONS = {"topic.metadata.refresh.interval.ms": 2_000, "metadata.max.age.ms": 900_000}
 
 
 def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:

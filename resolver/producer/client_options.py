@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from ..errors import SettingsError
+from ..kafka.clients import LEADER_OPTIONS
 from ..settings.options import check_kafka, refused_by_librdkafka
 
 _log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ def producer_options(options: Mapping[str, Any], batch_bytes: int) -> dict[str, 
         # millisecond.
         "linger.ms": 0,
         "batch.size": min(batch_bytes, BATCH_BYTES),
+        **LEADER_OPTIONS,
         **options,
         "acks": "all",
         "enable.idempotence": True,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ..errors import ResolverError
-from ..kafka.clients import client_config
+from ..kafka.clients import LEADER_OPTIONS, client_config
 from ..protocol import Record
 from ..settings import Settings
 
@@ -61,6 +61,7 @@ class PlainProducer:
 
     def _connected(self) -> Producer:
         ours = {
+            **LEADER_OPTIONS,
             # No idempotence: an idempotent client may fail for good. A second record does no harm.
             "acks": "all",
             "allow.auto.create.topics": False,
