@@ -208,10 +208,13 @@ class EndOffsets:
 
     def _take_answers(self) -> None:
         """Take what a new client has found, unless it has asked a leader that was cut off."""
-        # Take the answers even if the trial is over: plans may be further apart than its time.
-        if self._trial is None or not (self._left_out or self._trial.is_done()):
+        if self._trial is None:
             return
+        # Take the answers even if the trial is over: plans may be further apart than its time.
         found = self._answers_of(self._trial)
+        in_use = {at for at in self._trial.places() if at[1] not in self._left_out}
+        if not in_use <= found.keys() and not self._trial.is_done():
+            return  # it is not known yet whom it asks about the queues that are in use
         is_later = any(end.epoch > self._epochs.get(at, end.epoch) for at, end in found.items())
         # Look at each of them: a leader of an older epoch is believed after its time.
         former = {at for at, end in found.items() if self._is_of_former_leader(at, end)}
@@ -350,6 +353,10 @@ class _Trial:
     def is_done(self) -> bool:
         """Whether all have answered, or its time is up."""
         return self.is_over() or all(answer.done() for answer in self._pending())
+
+    def places(self) -> Set[_Place]:
+        """Return the topics and queues that it asks about."""
+        return self._asked.keys()
 
     def wait(self) -> None:
         """Wait until all have answered, or its time is up."""

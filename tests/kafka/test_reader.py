@@ -47,6 +47,12 @@ def records(topics: ProtocolTopics) -> Iterator[RangeReader]:
     reader.close()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan leaves a queue out because the machine is busy."""
+    monkeypatch.setattr("resolver.kafka.end_offsets._ANSWER_SECONDS", PATIENCE_SECONDS)
+
+
 def test_a_range_has_its_records_in_order_as_they_were_stored(
     topics: ProtocolTopics, records: RangeReader
 ) -> None:
@@ -130,6 +136,7 @@ def test_records_that_kafka_deleted_before_they_were_read_are_an_error(
     assert offsets(records.read(0, Range(3, 5), NOTHING)[0]) == [3, 4]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_batch_reads_what_is_new_within_its_limit(topics: ProtocolTopics) -> None:
     topics.write(*(Record(topics.names.half, None, b"", [], at % 2) for at in range(80)))
     topics.write(*(Record(topics.names.op, None, b"", [], 1) for _ in range(20)))
@@ -145,6 +152,7 @@ def test_a_batch_reads_what_is_new_within_its_limit(topics: ProtocolTopics) -> N
     assert list(source.read(end)[0]) == []
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_batch_of_large_records_has_fewer(topics: ProtocolTopics) -> None:
     halves, ops = topics.names.half, topics.names.op
     topics.write(*(Record(halves, None, b"x" * 2_000, [], 0) for _ in range(2_000)))
@@ -156,6 +164,7 @@ def test_a_batch_of_large_records_has_fewer(topics: ProtocolTopics) -> None:
     assert next(source.read(end)[0])[1] == first[2]
 
 
+@pytest.mark.usefixtures("patient")
 def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
     topics: ProtocolTopics,
 ) -> None:
@@ -167,6 +176,7 @@ def test_where_the_first_records_of_a_batch_are_small_its_last_ones_tell(
     assert 500 < end < 800  # a sixth of those sampled is small
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_burst_of_large_records_within_a_batch_tells_too(topics: ProtocolTopics) -> None:
     halves = topics.names.half
     for body in (b"small", b"x" * 2_000, b"small"):
@@ -176,6 +186,7 @@ def test_a_burst_of_large_records_within_a_batch_tells_too(topics: ProtocolTopic
     assert 1_000 < end < 3_000  # 500 were they all large
 
 
+@pytest.mark.usefixtures("patient")
 def test_few_records_may_be_too_large_for_a_batch_too(topics: ProtocolTopics) -> None:
     halves = topics.names.half
     topics.write(*(Record(halves, None, b"x" * 500_000, [], 0) for _ in range(8)))
@@ -288,6 +299,7 @@ def test_records_of_an_earlier_leader_in_the_place_of_lost_ones_are_noticed_too(
         records.read(0, Range(20, 25), NOTHING, seen)
 
 
+@pytest.mark.usefixtures("patient")
 def test_each_range_begins_where_the_last_one_ended(
     topics: ProtocolTopics, records: RangeReader
 ) -> None:
