@@ -57,13 +57,13 @@ PARKED = Table(
         Field(
             "released_upto",
             "bigint",
-            "In a release: records of this topic before this offset wait no longer",
+            "In a release: records of this topic before this offset wait no longer; 0: none",
             lambda: F.col("release.upto"),
         ),
         Field(
             "released_topic",
             "string",
-            "In a release: messages of which topic; null: of all, after a rebuild",
+            "In a release: messages of which topic; null: of all",
             lambda: F.col("release.topic"),
         ),
     ),

@@ -24,7 +24,7 @@ from .outputs import (
     commit_record,
     decode_resolution,
 )
-from .parked import Release, decode_parked, parked_record, release_record
+from .parked import LANE_END, Release, decode_parked, parked_record, release_record
 from .record import Headers, Record, StoredRecord, record_bytes
 from .refused import QuarantineReason, Refused, fitted
 from .revoked import decode_revoked, is_revoked, revoked_record
@@ -32,6 +32,7 @@ from .status import TransactionStatus
 
 __all__ = [
     "FAST_DELIVERY",
+    "LANE_END",
     "Act",
     "Check",
     "Claim",

@@ -16,11 +16,15 @@ class Release(NamedTuple):
     """The end of waiting for the lane's records before the offset `upto`.
 
     With a `topic` it is for the records of this topic: they were delivered together with the
-    release. With None it is for all records: a rebuild decides their halves again.
+    release. With None it is for all records, as when a rebuild decides their halves again.
     """
 
     topic: str | None
     upto: int
+
+
+#: The release of no record: it marks the lane's end before the lane is read.
+LANE_END = Release(None, 0)
 
 
 def parked_record(

@@ -72,7 +72,7 @@ OPEN_HALVES = View(
 )
 
 #: A release lets all messages of its topic go that were parked before an offset. One without a
-#: topic comes of a rebuild: it lets those of all topics go.
+#: topic lets those of all topics go; with offset 0 it lets none go.
 WAITING_IN_LANE = View(
     "waiting_in_lane",
     "Messages that wait in the lane now",

@@ -133,6 +133,8 @@ class Late:
 
     def __call__(self, number: int, frame: bytes) -> Fate:
         held = self._network.proxy.held
+        if number == PRODUCE and self._network.names.parked.encode() in frame:
+            return Fate.FORWARD  # it marks the lane's end, and is of no batch
         if not self._is_next:
             return self._how if number == self._held and not held else Fate.FORWARD
         if self.answer is None and self._then(number):

@@ -8,10 +8,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker import Broker, Security
@@ -20,6 +28,7 @@ from resolver.kafka.clients import admin_client
 from resolver.kafka.topic_specs import output_topics, queue_topics
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import (
+    LANE_END,
     Half,
     HalfAt,
     Names,
@@ -28,6 +37,7 @@ from resolver.protocol import (
     Source,
     commit_record,
     decode_resolution,
+    release_record,
 )
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.marker_group import MarkerGroup
@@ -35,6 +45,7 @@ from resolver.resolve.delivery.packed import Decision, as_output
 from resolver.settings import Settings
 from resolver.spark.points import Point
 from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.reading import committed_records, end_offsets
 
 from .real_topic import values
 from .second_node import NODE, SecondNode, have_kafkas_topics_made
@@ -64,6 +75,7 @@ class Site:
     def __init__(self, first: Broker, second: SecondNode, prefix: str) -> None:
         self.settings = Settings(bootstrap_servers=first.bootstrap, topic_prefix=prefix, queues=1)
         self.names = Names(prefix)
+        self._options = {"bootstrap.servers": first.bootstrap}
         self.node = second
         self.sick, self.well = (f"{what}-{uuid.uuid4().hex[:8]}" for what in ("sick", "well"))
         admin = AdminClient({"bootstrap.servers": first.bootstrap})
@@ -130,6 +142,16 @@ class Site:
         """Return the offsets of the halves that have an outcome, in order."""
         said = map(decode_resolution, self.values(self.names.resolution))
         return sorted(one.offset for one in said)
+
+    def lane_end(self) -> int:
+        """Return the end of the lane now."""
+        return end_offsets(self._options, self.names.parked, isolation="read_uncommitted")[0]
+
+    def parked(self) -> list[Message]:
+        """Return the records of the lane, without those that mark its end."""
+        marks = release_record(LANE_END, self.names).value
+        found = committed_records(self._options, self.names.parked)
+        return [message for message in found if message.value() != marks]
 
     def values(self, topic: str) -> list[bytes]:
         return [value or b"" for value in values(self.settings, topic)]
@@ -235,7 +257,7 @@ def test_what_is_parked_is_known_after_each_start(
     last.deliver(2, site.batch(site.sick, site.well))
     released(last)
     assert not deliveries().has_parked
-    assert [b'"topic"' in value for value in site.values(site.names.parked)] == [False] * 3 + [True]
+    assert [message.key() for message in site.parked()] == [b"key"] * 3 + [None]
     site.delete_before(site.names.parked, site.lane())
     assert site.values(site.names.parked) == []
     assert not deliveries().has_parked
@@ -296,7 +318,7 @@ def test_a_rebuild_decides_anew_what_is_parked(site: Site, deliveries: Deliverie
     rebuilt.start(is_new=True, rebuild=True, planned=lambda: 0)  # some of batch 0 may be visible
     assert not rebuilt.has_parked
     rebuilt.deliver(0, [msgpack.packb([site.commit(0, site.sick, "another")])])
-    assert len(site.values(site.names.parked)) == 3  # what was dropped, the release, the new one
+    assert len(site.parked()) == 3  # what was dropped, the release, the new one
     site.node.start()
     released(rebuilt)
     rebuilt.close()
@@ -329,7 +351,7 @@ def test_parked_messages_that_were_deleted_are_told_of(
     site.node.stop()
     delivery = deliveries()
     delivery.deliver(0, site.batch(site.sick, site.well, site.sick))
-    site.delete_before(site.names.parked, 1)
+    site.delete_before(site.names.parked, (site.parked()[0].offset() or 0) + 1)
     site.node.start()
     released(delivery)
     assert f"1 messages to {site.sick} were parked, and are not found" in caplog.text
@@ -353,6 +375,93 @@ def test_too_few_replicas_in_sync_park_a_topic_too(site: Site, deliveries: Deliv
     released(delivery)
     assert site.delivered(both.topic) == [0, 2]
     assert site.outcomes() == list(range(4))
+
+
+class CutOff:
+    """A leader of the lane that was cut off: it takes no record, and shows none from `end` on.
+
+    The next `producers` and `consumers` that are made ask it, and stay with it. One of them
+    `has_read` once it was told that end.
+    """
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.producers = 0
+        self.consumers = 0
+        self.has_read = False
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> CutOff:
+    leader = CutOff()
+
+    class Writing(Producer):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            leader.producers -= 1
+            self._is_cut_off = leader.producers >= 0
+
+        def produce(self, *record: Any, **more: Any) -> None:
+            if not self._is_cut_off:
+                super().produce(*record, **more)
+
+    class Reading(Consumer):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            leader.consumers -= 1
+            self._is_cut_off = leader.consumers >= 0
+
+        def poll(self, *seconds: float) -> Message | None:
+            message = super().poll(*seconds)
+            is_shown = message is not None and (message.offset() or 0) < leader.end
+            return message if is_shown or not self._is_cut_off else None
+
+        def get_watermark_offsets(self, *asked: Any, **options: Any) -> tuple[int, int]:
+            low, end = super().get_watermark_offsets(*asked, **options)
+            if not self._is_cut_off or end <= leader.end:
+                return low, end
+            leader.has_read |= "cached" in options
+            return low, leader.end
+
+    monkeypatch.setattr("resolver.resolve.delivery.lane_log.Producer", Writing)
+    monkeypatch.setattr("resolver.resolve.delivery.lane_log.Consumer", Reading)
+    return leader
+
+
+def test_a_leader_that_was_cut_off_brings_no_released_message_back(
+    site: Site, deliveries: Deliveries, cut_off: CutOff
+) -> None:
+    """It shows the lane as it was before the release."""
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    cut_off.end = site.lane_end()
+    site.node.start()
+    released(delivery)
+    cut_off.producers = 1
+    cut_off.consumers = 2  # one looks where the lane begins, and one reads
+    after = deliveries()
+    assert cut_off.producers < 0
+    assert cut_off.has_read
+    assert not after.has_parked
+    assert site.delivered(site.sick) == [0]
+
+
+def test_a_leader_that_was_cut_off_hides_no_parked_message(
+    site: Site, deliveries: Deliveries, cut_off: CutOff
+) -> None:
+    """It shows the first one alone."""
+    site.node.stop()
+    delivery = deliveries()
+    delivery.deliver(0, site.batch(site.sick, site.well))
+    cut_off.end = site.lane_end()
+    delivery.deliver(1, site.batch(site.sick))
+    site.node.start()
+    cut_off.consumers = 2
+    released(delivery)
+    assert cut_off.has_read
+    delivery.deliver(2, site.batch(site.sick))
+    assert site.delivered(site.sick) == [0, 2, 3]
 
 
 @contextmanager

@@ -82,6 +82,7 @@ def home(tmp_path: Path) -> Path:
             {**identity(0, 9), "topic": "b", "outcome": "COMMIT", "decided_at": at(2)},
             {**identity(0, 7), "topic": "b", "outcome": "COMMIT", "decided_at": at(2)},
             {"released_topic": "b", "released_upto": 3, "source_timestamp": at(3)},
+            {"released_topic": None, "released_upto": 0, "source_timestamp": at(3)},
         ],
         resolution=[
             outcome(0, 0, "COMMIT"),

@@ -314,10 +314,11 @@ class Delivery:
             if topic not in lane.topics:
                 return False
             try:
-                self._connect(self._first_wait(topic))
+                seconds = self._first_wait(topic)
+                self._connect(seconds)
                 if topic not in lane.topics:
                     return False  # the last release has come through
-                chunk = lane.chunk(topic)
+                chunk = lane.chunk(topic, seconds)
                 if chunk.decisions:
                     marker = replace(self._marker, release=uuid.uuid4().hex)
                     decisions = [*chunk.decisions, lane.release(chunk)]

@@ -46,7 +46,7 @@ _CHUNK_DECISIONS = 1_000
 _CHUNK_BYTES = 4 * 1024 * 1024
 #: Most records that are read for a chunk: most of the lane may be other topics'.
 _CHUNK_RECORDS = 20_000
-#: Seconds for asking where the lane ends: batches wait meanwhile. Without an answer the end that
+#: Seconds for marking the lane's end: batches wait meanwhile. Without an answer the end that
 #: was known before counts, and more is read later.
 _END_SECONDS = 1.0
 #: Seconds between two looks whether a topic takes records again. If a topic seemed well and stalls
@@ -186,7 +186,7 @@ class Lane:
     def _look_where_it_ends(self) -> None:
         """Note the end: a topic's messages are looked for behind it only."""
         try:
-            _, self._end = self._log.bounds(_END_SECONDS)
+            self._end = self._log.end(_END_SECONDS)
         except KafkaException as error:
             logger.info("where %s ends is not known: %s", self._names.parked, error)
 
@@ -264,10 +264,13 @@ class Lane:
                 )  # fmt: skip
         return due
 
-    def chunk(self, topic: str) -> Chunk:
-        """Return the messages of a parked topic to be written next; perhaps none are found yet."""
+    def chunk(self, topic: str, seconds: float) -> Chunk:
+        """Return the messages of a parked topic to be written next; perhaps none are found yet.
+
+        Raises `KafkaException` if Kafka takes more than `seconds` to tell the lane's bounds.
+        """
         waiting = self._waiting[topic]
-        low, self._end = self._log.bounds()
+        low, self._end = self._log.bounds(seconds)
         if not low <= waiting.begin <= self._end:
             self._lost(f"{topic} waits from {waiting.begin} on, and there is {low} to {self._end}")
             waiting.begin = low
