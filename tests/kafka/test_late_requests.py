@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import msgpack
 import orjson
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
@@ -268,6 +269,17 @@ def test_of_a_replay_exactly_what_is_missing_is_written(network: Network) -> Non
     assert said == [(at, "UNDELIVERABLE" if at == 2 else "COMMIT") for at in range(10)]
 
 
+def hiding_the_end(network: Network) -> Producer:
+    """Open another application's transaction on the real topic."""
+    options = {"bootstrap.servers": network.settings.bootstrap_servers}
+    stranger = Producer({**options, "transactional.id": uuid.uuid4().hex})
+    stranger.init_transactions(30)
+    stranger.begin_transaction()
+    stranger.produce(network.real, b"-1")
+    stranger.flush(PATIENCE_SECONDS)
+    return stranger
+
+
 def test_another_open_transaction_on_a_topic_keeps_nobody_waiting(
     network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,13 +287,7 @@ def test_another_open_transaction_on_a_topic_keeps_nobody_waiting(
     monkeypatch.setattr("resolver.resolve.delivery.readback._PATIENCE_SECONDS", 1.0)
     other = make_real(network.settings, f"other-{uuid.uuid4().hex[:8]}")
     elsewhere = commit(other, 20, time.time_ns() // 1_000_000, network.names)
-    stranger = Producer(
-        {"bootstrap.servers": network.settings.bootstrap_servers, "transactional.id": "other"}
-    )
-    stranger.init_transactions(30)
-    stranger.begin_transaction()
-    stranger.produce(network.real, b"-1")
-    stranger.flush(PATIENCE_SECONDS)
+    stranger = hiding_the_end(network)
     with closing(network.delivery()) as again, ThreadPoolExecutor() as pool:
         try:
             again.start(is_new=True, planned=lambda: 1)
@@ -295,6 +301,32 @@ def test_another_open_transaction_on_a_topic_keeps_nobody_waiting(
     assert sorted(value or b"" for value in delivered) == [b"%d" % at for at in range(10, 20)]
     assert f"the end of {network.real} can't be read" in caplog.text
     assert f"topic {network.real} is looked at up to an open transaction only" in caplog.text
+
+
+def test_a_transaction_whose_end_only_a_new_client_sees_hides_nothing(
+    network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that was cut off never gets its end, and a client stays with that leader."""
+    clients: list[Consumer] = []
+
+    class Reading(Consumer):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            clients.append(self)
+            if len(clients) == 2:
+                stranger.abort_transaction(30)
+
+    monkeypatch.setattr("resolver.resolve.delivery.readback.Consumer", Reading)
+    stranger = hiding_the_end(network)
+    with closing(network.delivery()) as first:
+        first.start(is_new=True)
+        first.deliver(0, network.batch(0))
+    with closing(network.delivery()) as again:
+        again.start(is_new=False, planned=lambda: 1)
+        again.deliver(1, packed([*network.decided(0), *network.decided(1)]))
+    assert "can't be read" not in caplog.text  # within one attempt
+    assert network.holds_once(0, 1)
+    assert "batch 1: 20 of its records are visible already" in caplog.text
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_ANSWER])

@@ -30,6 +30,9 @@ _MOST_RECORDS = 1_000_000
 #: Longest wait for a further record in seconds; then reading back fails. Another application's open
 #: transaction may hide the end of a topic.
 _PATIENCE_SECONDS = 15.0
+#: Seconds without a record after which a new client reads on, if an open transaction hides each end
+#: that is left. A client stays with a leader that was cut off: there no transaction ends.
+_NEW_CLIENT_SECONDS = 2.0
 _CHUNK_RECORDS = 10_000
 _CHUNK_SECONDS = 0.5
 
@@ -78,10 +81,7 @@ def read_back(
                 place.topic,
                 _MOST_RECORDS,
             )
-    left = {place: end for place, end in ends.items() if begins[place] < end}
-    with closing(_consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(one.topic, one.partition, begins[one]) for one in left])
-        yield from _until(consumer, left, hidden)
+    yield from _until(settings, begins, ends, hidden)
 
 
 def _begins(admin: AdminClient, topics: Mapping[str, Since], seconds: float) -> _Offsets:
@@ -113,16 +113,17 @@ def _offsets(
     return {place: answer.result(seconds + 1).offset for place, answer in answers.items()}
 
 
-def _until(consumer: Consumer, left: _Offsets, hidden: Set[str]) -> Iterator[Message]:
+def _until(
+    settings: Settings, begins: _Offsets, ends: _Offsets, hidden: Set[str]
+) -> Iterator[Message]:
     """Return records until each partition's end has been read, as far as that can be."""
+    left = {place: begin for place, begin in begins.items() if begin < ends[place]}
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     while left:
-        for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
-            if message.error() is None:
-                give_up_at = time.monotonic() + _PATIENCE_SECONDS
-                yield message
-            _advance(consumer, left, message)
-        if time.monotonic() > give_up_at:
+        for message in _from_new_client(settings, left, ends):
+            give_up_at = time.monotonic() + _PATIENCE_SECONDS
+            yield message
+        if left and time.monotonic() > give_up_at:
             unread = {place.topic for place in left}
             if unread - hidden:
                 raise EndHidden(unread)
@@ -134,25 +135,45 @@ def _until(consumer: Consumer, left: _Offsets, hidden: Set[str]) -> Iterator[Mes
             return
 
 
-def _advance(consumer: Consumer, left: _Offsets, message: Message) -> None:
-    """Finish a partition whose end was read, or that may not be read."""
-    error, place = message.error(), TopicPartition(message.topic() or "", message.partition() or 0)
+def _from_new_client(settings: Settings, left: _Offsets, ends: _Offsets) -> Iterator[Message]:
+    """Let a new client read as long as it shows more; `left` has where the next one goes on."""
+    with closing(_consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(one.topic, one.partition, left[one]) for one in left])
+        at_end: set[TopicPartition] = set()
+        moved_at = time.monotonic()
+        while left:
+            for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
+                place = TopicPartition(message.topic() or "", message.partition() or 0)
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    at_end.add(place)
+                if place in left and (read_to := _read_to(message)) > left[place]:
+                    left[place], moved_at = read_to, time.monotonic()
+                    if read_to >= ends[place]:
+                        del left[place]
+                        consumer.pause([place])
+            seconds = _NEW_CLIENT_SECONDS if at_end >= left.keys() else _PATIENCE_SECONDS
+            if time.monotonic() > moved_at + seconds:
+                return
+
+
+def _read_to(message: Message) -> int:
+    """Return the offset up to which a partition was read; -1 if the message says nothing of it."""
+    error = message.error()
     if error is None:
-        read_to = int(message.offset() or 0) + 1
-    elif error.code() == KafkaError._PARTITION_EOF:
-        read_to = int(message.offset() or 0)
-    elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return int(message.offset() or 0) + 1
+    if error.code() == KafkaError._PARTITION_EOF:
+        return int(message.offset() or 0)
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         logger.warning(
             "topic %s may not be read: whether any of the batch is there is not known. Grant the "
             "resolver Read, docs/protocol.md, section 9",
-            place.topic,
+            message.topic(),
         )
-        read_to = 2**63 - 1
-    else:
-        return  # librdkafka tries again; without success the wait times out
-    if place in left and read_to >= left[place]:
-        del left[place]
-        consumer.pause([place])
+        return 2**63 - 1
+    return -1  # librdkafka tries again; without success the wait times out
 
 
 def _consumer(settings: Settings) -> Consumer:
