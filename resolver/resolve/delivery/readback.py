@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Set
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from typing import NamedTuple
 
@@ -30,11 +31,18 @@ _MOST_RECORDS = 1_000_000
 #: Longest wait for a further record in seconds; then reading back fails. Another application's open
 #: transaction may hide the end of a topic.
 _PATIENCE_SECONDS = 15.0
-#: Seconds without a record after which a new client reads on, if an open transaction hides each end
-#: that is left. A client stays with a leader that was cut off: there no transaction ends.
+#: Seconds without progress after which a new client reads on. They count once each partition that
+#: is left has ended too early. A client stays with a leader that was cut off: there no transaction
+#: ends.
 _NEW_CLIENT_SECONDS = 2.0
+#: Least time in seconds that a client has to tell offsets, and the pause before the next one asks.
+_LEAST_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 _CHUNK_RECORDS = 10_000
 _CHUNK_SECONDS = 0.5
+
+#: The leader asked shows no record at an offset: all are read, or this one it does not have.
+_NO_MORE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _Offsets = dict[TopicPartition, int]
 
@@ -68,10 +76,7 @@ def read_back(
     Raises `KafkaException` if Kafka does not tell offsets in `seconds`, and `EndHidden` if the end
     of another topic can't be reached.
     """
-    admin = admin_client(settings)
-    begins = _begins(admin, topics, seconds)
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    ends = _offsets(admin, topics, latest, seconds)
+    begins, ends = _bounds(settings, topics, seconds)
     for place, end in ends.items():
         if begins[place] < end - _MOST_RECORDS:
             begins[place] = end - _MOST_RECORDS
@@ -84,31 +89,51 @@ def read_back(
     yield from _until(settings, begins, ends, hidden)
 
 
-def _begins(admin: AdminClient, topics: Mapping[str, Since], seconds: float) -> _Offsets:
-    """Return where to begin; behind all records if no record has such a timestamp."""
-    begins: _Offsets = {}
-    for topic, since in topics.items():
+def _bounds(
+    settings: Settings, topics: Mapping[str, Since], seconds: float
+) -> tuple[_Offsets, _Offsets]:
+    """Return where to begin in each partition, and its end; raises as `read_back` does.
+
+    New clients ask until one is told all: a client that has asked a broker that was cut off takes
+    partitions to be without a leader, once another broker answers it.
+    """
+    give_up_at = time.monotonic() + seconds
+    while True:
+        left_seconds = give_up_at - time.monotonic()
+        try:
+            return _told_bounds(settings, topics, max(_LEAST_SECONDS, left_seconds / 2))
+        except (KafkaException, FutureTimeout):
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _told_bounds(
+    settings: Settings, topics: Mapping[str, Since], seconds: float
+) -> tuple[_Offsets, _Offsets]:
+    """Return what a new client is told of the bounds; behind all records if none is as new."""
+    begin_specs = {
         # A record's timestamp is 0 at least.
-        spec = OffsetSpec.for_timestamp(max(0, since.timestamp_ms or 0))
-        begins |= _offsets(admin, {topic: since}, spec, seconds)
-    return {place: 2**63 - 1 if begin < 0 else begin for place, begin in begins.items()}
-
-
-def _offsets(
-    admin: AdminClient, topics: Mapping[str, Since], spec: OffsetSpec, seconds: float
-) -> _Offsets:
-    asked = {
-        TopicPartition(topic, number): spec
+        TopicPartition(topic, number): OffsetSpec.for_timestamp(max(0, since.timestamp_ms or 0))
         for topic, since in topics.items()
         for number in since.partitions
     }
+    admin = admin_client(settings)
+    begins = _offsets(admin, begin_specs, seconds)
+    ends = _offsets(admin, dict.fromkeys(begin_specs, _LATEST), seconds)
+    if any(end < 0 for end in ends.values()):  # of a broker that did not answer
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the ends of partitions"))
+    return {place: 2**63 - 1 if begin < 0 else begin for place, begin in begins.items()}, ends
+
+
+def _offsets(
+    admin: AdminClient, asked: dict[TopicPartition, OffsetSpec], seconds: float
+) -> _Offsets:
     if not asked:
         return {}
     # Open transactions count too: our own records may stand behind them.
     answers = admin.list_offsets(
-        asked,
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        request_timeout=seconds,
+        asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
     )
     return {place: answer.result(seconds + 1).offset for place, answer in answers.items()}
 
@@ -139,7 +164,7 @@ def _from_new_client(settings: Settings, left: _Offsets, ends: _Offsets) -> Iter
     """Let a new client read as long as it shows more; `left` has where the next one goes on."""
     with closing(_consumer(settings)) as consumer:
         consumer.assign([TopicPartition(one.topic, one.partition, left[one]) for one in left])
-        at_end: set[TopicPartition] = set()
+        too_early: set[TopicPartition] = set()  # where the leader asked shows no more
         moved_at = time.monotonic()
         while left:
             for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
@@ -147,16 +172,23 @@ def _from_new_client(settings: Settings, left: _Offsets, ends: _Offsets) -> Iter
                 error = message.error()
                 if error is None:
                     yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    at_end.add(place)
+                elif error.code() in _NO_MORE:
+                    too_early.add(place)
                 if place in left and (read_to := _read_to(message)) > left[place]:
                     left[place], moved_at = read_to, time.monotonic()
                     if read_to >= ends[place]:
                         del left[place]
                         consumer.pause([place])
-            seconds = _NEW_CLIENT_SECONDS if at_end >= left.keys() else _PATIENCE_SECONDS
+            too_early |= {place for place in left if _lacks(consumer, place, ends[place])}
+            seconds = _NEW_CLIENT_SECONDS if too_early >= left.keys() else _PATIENCE_SECONDS
             if time.monotonic() > moved_at + seconds:
                 return
+
+
+def _lacks(consumer: Consumer, place: TopicPartition, end: int) -> bool:
+    """Whether the leader that is asked has fewer records than the one that told the end."""
+    _, high = consumer.get_watermark_offsets(place, cached=True)
+    return 0 <= high < end  # negative before the leader's first answer
 
 
 def _read_to(message: Message) -> int:
@@ -182,6 +214,9 @@ def _consumer(settings: Settings) -> Consumer:
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        # A leader that was cut off may end before a new client's first offset. The client would go
+        # on at the end, and records would be passed over.
+        "auto.offset.reset": "error",
         # ms that an answer waits for records: a partition's end comes with the next answer.
         "fetch.wait.max.ms": 10,
         "fetch.message.max.bytes": WHOLE_BYTES,
