@@ -6,7 +6,8 @@ background, new clients ask for this queue until one gets an answer. So no later
 
 A leader that was cut off from the other brokers still answers, and knows no new records. So a new
 client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
-by chance who leads: `bootstrap_servers` has to name several.
+by chance who leads: `bootstrap_servers` has to name several. After a start such a leader may end
+before the plan's start: for two minutes that is not taken for a loss.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _GROWTH, _MOST_SECONDS = 1.5, 10.0
 #: client in use won't do, however often it asks who leads: librdkafka asks the broker used last, so
 #: mostly the leader cut off.
 _LEADERS_SECONDS = 4.0
-#: Time in seconds for which a leader of an older epoch is not believed.
+#: Time in seconds for which a leader is not believed that seems to have been replaced.
 _FORMER_SECONDS = 120.0
 #: Seconds from leaving out a queue to its first warning, and between warnings.
 _WARN_AFTER_SECONDS, _WARN_EVERY_SECONDS = 1.0, 60.0
@@ -163,7 +164,8 @@ class EndOffsets:
         self._seconds = _ANSWER_SECONDS
         self._left_out: dict[str, _LeftOut] = {}
         self._look_at = monotonic() + _LEADERS_SECONDS
-        # By topic and queue: the epoch of the last leader, and since when an older one answers.
+        self._start: Offsets = {}  # of the plan
+        # By topic and queue: the last leader's epoch, and since when a former leader answers.
         self._epochs: dict[_Place, int] = {}
         self._former_since: dict[_Place, float] = {}
         # Leave out every queue until its first answer.
@@ -175,6 +177,7 @@ class EndOffsets:
         Ops are asked for first: their halves are stored by then, so one plan has both as a rule.
         Raises `ResolverError` for an error that another attempt does not mend.
         """
+        self._start = start
         present = self._present(start[self._half])
         ops = self._ends(self._op, present)
         halves = self._ends(self._half, ops)
@@ -286,23 +289,44 @@ class EndOffsets:
         }
 
     def _is_of_former_leader(self, place: _Place, end: _FoundOffset) -> bool:
-        """Whether a leader answers that has been replaced, as its epoch says.
+        """Whether a leader answers that has been replaced.
 
         It may end before what was read of its successor: the partition would seem to have lost
-        records. A topic that was made anew begins with a lesser epoch too, and keeps it.
+        records. The leader's epoch shows it. After a start no epoch is known. Then an end before
+        the plan's start shows it.
+
+        A topic that was made anew begins with a lesser epoch too, and keeps it.
         """
+        topic, queue = place
+        last = self._epochs.get(place)
+        if last is None:
+            is_former = end.offset < self._start[topic][queue]
+        else:
+            is_former = 0 <= end.epoch < last  # some answers have no epoch
         now = self._monotonic()
-        since, last = self._former_since.get(place, now), self._epochs.get(place, -1)
-        is_former = 0 <= end.epoch < last  # some answers have no epoch
-        if is_former and now - since < _FORMER_SECONDS:
-            self._former_since[place] = since
-            return True
+        if is_former:
+            if last is None and place not in self._former_since:
+                self._warn_of_early_end(place, end)
+            if now - self._former_since.setdefault(place, now) < _FORMER_SECONDS:
+                return True
         self._former_since.pop(place, None)
-        self._epochs[place] = end.epoch if is_former else max(end.epoch, last)
+        self._epochs[place] = end.epoch if is_former or last is None else max(end.epoch, last)
         return False
+
+    def _warn_of_early_end(self, place: _Place, end: _FoundOffset) -> None:
+        topic, queue = place
+        logger.warning(
+            "partition %s of %s ends at %d, and was read up to %d: its leader may have been cut "
+            "off. For %.0f s another one is looked for, and all queues wait. Then the resolver "
+            "ends",
+            queue, topic, end.offset, self._start[topic][queue], _FORMER_SECONDS,
+        )  # fmt: skip
 
     def _warn(self) -> None:
         now = self._monotonic()
+        early = self._former_since.keys() - self._epochs.keys()
+        if any(now - self._former_since[place] < _FORMER_SECONDS for place in early):
+            return  # all queues wait, as `_warn_of_early_end` has said
         for queue, left_out in self._left_out.items():
             if now >= left_out.warn_at:
                 logger.warning(
@@ -340,7 +364,9 @@ class _Trial:
         # has no leader.
         self._asked = {
             (topic, str(queue)): self.client.list_offsets(
-                {TopicPartition(topic, queue): _LATEST}, request_timeout=seconds
+                {TopicPartition(topic, queue): _LATEST},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=seconds,
             )
             for queue in range(settings.queues)
             for topic in topics

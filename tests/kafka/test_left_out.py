@@ -13,7 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ignore[attr-defined]
 
 from resolver.broker import Broker, Security
@@ -135,16 +142,23 @@ def test_a_queue_that_does_not_answer_is_left_out_until_it_does(
 
 @dataclass
 class Leader:
-    """The leader of queue 1's partitions: it may lack the last records, or refuse to answer."""
+    """The leader of queue 1's partitions: it may lack the last records, or refuse to answer.
+
+    The last records that it has may be those of an open transaction: it `lacks_stable` ones.
+    """
 
     epoch: int = 5
     lacks: int = 0
+    lacks_stable: int = 0
     error: int | None = None
     asked: int = 0
     asked_by_plans: int = 0
 
-    def changed(self, answer: Future[Any]) -> Future[Any]:
+    def changed(self, answer: Future[Any], isolation: IsolationLevel) -> Future[Any]:
         """Return its answer, made of Kafka's."""
+        lacks = self.lacks
+        if isolation is IsolationLevel.READ_COMMITTED:
+            lacks += self.lacks_stable
         changed: Future[Any] = Future()
 
         def change(answered: Future[Any]) -> None:
@@ -153,7 +167,7 @@ class Leader:
             if error is None and self.error is not None:
                 error = KafkaException(KafkaError(self.error))
             if error is None:
-                offset = answered.result().offset - self.lacks
+                offset = answered.result().offset - lacks
                 changed.set_result(ListOffsetsResultInfo(offset, -1, self.epoch))
             else:
                 changed.set_exception(error)
@@ -175,8 +189,9 @@ def leaders(monkeypatch: pytest.MonkeyPatch) -> list[Leader]:
         # The type stubs of AdminClient contradict those of its own base.
         def list_offsets(self, asked: Any, **options: Any) -> Any:  # type: ignore[override]
             self.leader.asked_by_plans += len(asked) > 1
+            isolation = options.get("isolation_level", IsolationLevel.READ_UNCOMMITTED)
             return {
-                place: self.leader.changed(answer) if place.partition == 1 else answer
+                place: self.leader.changed(answer, isolation) if place.partition == 1 else answer
                 for place, answer in super().list_offsets(asked, **options).items()
             }
 
@@ -189,12 +204,16 @@ class Plans:
 
     def __init__(self, settings: Settings) -> None:
         names, self._clock = Names(settings.topic_prefix), SetClock()
-        self._topics = (names.half, names.op)
+        self._settings, self._topics = settings, (names.half, names.op)
         ensure_topics(admin_client(settings), settings)
-        for topic in self._topics:
-            _write(settings, topic, 0, 1)
+        self.write(0, 1)
         self.ends = EndOffsets(settings, self._clock)
         self.nothing, self.all = self.up_to(0, 0), self.up_to(1, 1)
+
+    def write(self, *queues: int) -> None:
+        """Write a record into each partition of these queues."""
+        for topic in self._topics:
+            _write(self._settings, topic, *queues)
 
     def up_to(self, first: int, second: int) -> Offsets:
         """Return offsets of both queues, the same in both topics."""
@@ -221,6 +240,34 @@ def test_a_leader_that_was_replaced_is_not_believed(plans: Plans, leaders: list[
     leaders[0].epoch, leaders[0].lacks = 4, 1
     assert [plans.next(plans.all, 0.0) for _ in range(PLANS)] == [plans.all] * PLANS
     # A topic that was made anew keeps a lesser epoch.
+    wait_until(lambda: plans.next(plans.all, 130.0) == plans.up_to(1, 0))
+
+
+@pytest.mark.parametrize("lacks", ["lacks", "lacks_stable"])
+def test_after_a_start_an_end_before_what_was_read_is_not_believed(
+    plans: Plans,
+    leaders: list[Leader],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    lacks: str,
+) -> None:
+    """As of a leader that was cut off: the partition would seem to have lost records."""
+    monkeypatch.setattr("resolver.kafka.end_offsets._FORMER_SECONDS", float("inf"))
+    setattr(leaders[0], lacks, 1)
+    assert [plans.next(plans.all) for _ in range(PLANS)] == [plans.all] * PLANS
+    assert "ends at 0, and was read up to 1: its leader may have been cut off" in caplog.text
+    assert "left out" not in caplog.text
+    leaders.append(Leader(epoch=6))
+    plans.write(1)
+    # Each plan is later than the time of a new client.
+    wait_until(lambda: plans.next(plans.all, 2 * PATIENCE_SECONDS) == plans.up_to(1, 2))
+
+
+def test_records_that_are_lost_at_a_start_are_believed_in_the_end(
+    plans: Plans, leaders: list[Leader]
+) -> None:
+    leaders[0].lacks = 1
+    assert plans.next(plans.all) == plans.all
     wait_until(lambda: plans.next(plans.all, 130.0) == plans.up_to(1, 0))
 
 
