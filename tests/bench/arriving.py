@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -82,14 +83,19 @@ def measure(
     ledger: Ledger,
     options: dict[str, object],
     query: StreamingQuery,
+    at_begin: Callable[[], None] = lambda: None,
 ) -> Figures:
-    """Send, watch, and return the figures of the window; then see that each came once."""
+    """Send, watch, and return the figures of the window; then see that each came once.
+
+    `at_begin` is called when the window begins, and its time counts too.
+    """
     with watch(topics, ledger) as watcher, send(topics, ledger, **options) as sender:
         _await_first(ledger, sender, query)
         time.sleep(window.warm_up)
         warm = progress.last_batch(query)
         with Peak() as peak:
             begin, before = time.time(), usage()
+            at_begin()
             time.sleep(window.seconds)
             end, after = time.time(), usage()
         batches = progress.batch_figures(query, after=warm)

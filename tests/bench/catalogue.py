@@ -12,6 +12,7 @@ from .checks import held_checks, idle_checks
 from .ends import ends_joined, ends_resolved
 from .growth import with_bodies, with_pending, with_queues, with_settled
 from .idle import asleep_cpu, idle_cpu
+from .leaderless import leaderless
 from .ledger import ledger_cost
 from .limit import librdkafka, spark_copy
 from .plain_way import plain_at_rate, plain_backlog
@@ -93,6 +94,10 @@ def _checks(stage: Stage, scale: Scale) -> Iterator[Found]:
     yield "on idle topics", idle_checks(stage, 100)
 
 
+def _leaderless(stage: Stage, scale: Scale) -> Iterator[Found]:
+    yield "200/s to all others", leaderless(stage, scale.window.warm_up)
+
+
 def _idle(stage: Stage, scale: Scale) -> Iterator[Found]:
     yield "txresolver up", idle_cpu(stage.folder(), scale.window.seconds)
 
@@ -156,6 +161,7 @@ MEASUREMENTS = {
     "ends": Measurement("compare", "late, repeated, conflicting ends: what is delivered", _ends),
     "limit": Measurement("compare", "Spark's copy of the halves; librdkafka alone", _limit),
     "checks": Measurement("compare", "how late checks are on idle topics", _checks),
+    "leaderless": Measurement("growth", "a real topic has no leader for 90 s", _leaderless),
     "idle": Measurement("compare", "CPU of `txresolver up` while nothing happens", _idle),
     "asleep": Measurement("growth", "CPU of `up`, 39 pending that nobody answers for", _asleep),
     "start": Measurement("growth", "starts of `txresolver up`: new, stopped, killed", _start),

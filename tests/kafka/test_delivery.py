@@ -45,9 +45,9 @@ from resolver.resolve.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
 from resolver.spark.points import Point
 from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.second_node import SecondNode, have_kafkas_topics_made
 
 from .real_topic import commit, make_real, values
-from .second_node import SecondNode, have_kafkas_topics_made
 
 Deliveries = Callable[[str], Delivery]
 

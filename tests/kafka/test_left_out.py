@@ -37,8 +37,8 @@ from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.source import Ranges
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
+from tests.support.second_node import FIRST, NODE, SecondNode, have_kafkas_topics_made
 
-from .second_node import FIRST, NODE, SecondNode, have_kafkas_topics_made
 
 NOTHING = Range(0, 0)
 #: Each plan that waited for a lost queue would have a client of its own ask for the queue.

@@ -46,9 +46,9 @@ from resolver.settings import Settings
 from resolver.spark.points import Point
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import committed_records, end_offsets
+from tests.support.second_node import NODE, SecondNode, have_kafkas_topics_made
 
 from .real_topic import values
-from .second_node import NODE, SecondNode, have_kafkas_topics_made
 
 FIRST = 1
 Deliveries = Callable[[], Delivery]
