@@ -223,6 +223,8 @@ class EndOffsets:
         former = {at for at, end in found.items() if self._is_of_former_leader(at, end)}
         if not former:
             self._take_back(self._trial, found.keys(), is_later)
+        elif self._trial.is_done():
+            self._trial.forget()  # only another client may make a former leader believed
         if not self._left_out:
             self._trial, self._seconds = None, _ANSWER_SECONDS
 
@@ -309,7 +311,8 @@ class EndOffsets:
                 self._warn_of_early_end(place, end)
             if now - self._former_since.setdefault(place, now) < _FORMER_SECONDS:
                 return True
-        self._former_since.pop(place, None)
+        if self._former_since.pop(place, None) is not None and last is None and not is_former:
+            logger.warning("another leader of partition %s of %s was found", queue, topic)
         self._epochs[place] = end.epoch if is_former or last is None else max(end.epoch, last)
         return False
 
@@ -317,21 +320,18 @@ class EndOffsets:
         topic, queue = place
         logger.warning(
             "partition %s of %s ends at %d, and was read up to %d: its leader may have been cut "
-            "off. For %.0f s another one is looked for, and all queues wait. Then the resolver "
-            "ends",
+            "off. New clients look for another leader for %.0f s, then the resolver ends",
             queue, topic, end.offset, self._start[topic][queue], _FORMER_SECONDS,
         )  # fmt: skip
 
     def _warn(self) -> None:
         now = self._monotonic()
-        early = self._former_since.keys() - self._epochs.keys()
-        if any(now - self._former_since[place] < _FORMER_SECONDS for place in early):
-            return  # all queues wait, as `_warn_of_early_end` has said
         for queue, left_out in self._left_out.items():
             if now >= left_out.warn_at:
                 logger.warning(
-                    "queue %s is left out: Kafka has not said for %.0f s where partition %s of %s "
-                    "and of %s ends; the other queues go on. Is a broker down?",
+                    "queue %s is left out: for %.0f s Kafka has not said, or not been believed, "
+                    "where partition %s of %s and of %s ends; the other queues go on. Is a broker "
+                    "down?",
                     queue, now - left_out.since, queue, self._half, self._op,
                 )  # fmt: skip
                 warn_at = now + _WARN_EVERY_SECONDS
@@ -383,6 +383,10 @@ class _Trial:
     def places(self) -> Set[_Place]:
         """Return the topics and queues that it asks about."""
         return self._asked.keys()
+
+    def forget(self) -> None:
+        """Have no answers any more."""
+        self._asked = {}
 
     def wait(self) -> None:
         """Wait until all have answered, or its time is up."""

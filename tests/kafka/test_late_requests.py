@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
+from weakref import ref
 
 import msgpack
 import orjson
@@ -23,7 +24,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ignore[attr-defined]
 
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client, client_config
@@ -109,6 +110,13 @@ class Network:
         said = [(outcome["offset"], outcome["outcome"]) for outcome in outcomes]
         delivered = sorted(int(value or b"") for value in values(self.settings, self.real))
         return delivered == offsets and sorted(said) == [(at, "COMMIT") for at in offsets]
+
+    def show_the_end_behind(self, stranger: Producer) -> None:
+        """Abort another application's transaction on the real topic."""
+        stranger.abort_transaction(30)
+        options = {"bootstrap.servers": self.settings.bootstrap_servers}
+        end = end_offsets(options, self.real, [0], "read_uncommitted")
+        wait_until(lambda: end_offsets(options, self.real, [0], "read_committed") == end)
 
     def stored(self) -> int:
         """Return how many records are there, of open transactions too."""
@@ -336,8 +344,8 @@ def test_a_leader_that_was_cut_off_hides_nothing_from_a_replay(
             super().__init__(*options)
             clients.append(self)
             self._is_first = len(clients) == 1
-            if self._is_first is (shown is CutOff.NO_FIRST_RECORD):
-                stranger.abort_transaction(30)
+            if len(clients) == (1 if shown is CutOff.NO_FIRST_RECORD else 2):
+                network.show_the_end_behind(stranger)
 
         def assign(self, partitions: list[TopicPartition]) -> None:
             if self._is_first and shown is CutOff.NO_FIRST_RECORD:
@@ -363,36 +371,52 @@ def test_a_leader_that_was_cut_off_hides_nothing_from_a_replay(
     with closing(network.delivery()) as again:
         again.start(is_new=False, planned=lambda: 1)
         again.deliver(1, packed([*network.decided(0), *network.decided(1)]))
-    assert len(clients) == 2
+    assert len(clients) >= 2
     assert "can't be read" not in caplog.text
     assert network.holds_once(0, 1)
     assert "batch 1: 20 of its records are visible already" in caplog.text
 
 
-def test_a_client_that_knows_no_leader_costs_a_replay_no_attempt(
+def test_a_client_that_is_not_told_all_costs_a_replay_no_attempt(
     network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it had asked a broker that was cut off, and then another one."""
-    lost: list[AdminClient] = []
+    """One finds no leader: it asked a broker that was cut off. To another a broker is silent."""
+    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", SECONDS)
+    clients: list[ref[AdminClient]] = []
 
-    class Lost(AdminClient):
+    class Asking(AdminClient):
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            # A batch puts off the collection of garbage.
+            assert all(client() is None for client in clients)
+            clients.append(ref(self))
+            self._is_asked = False
+
         # The type stubs of AdminClient contradict those of its own base.
         def list_offsets(self, asked: Any, **options: Any) -> Any:  # type: ignore[override]
-            lost.append(self)
             answer: Future[Any] = Future()
-            answer.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+            if self._is_asked or len(clients) > 2:
+                return super().list_offsets(asked, **options)
+            self._is_asked = True
+            if len(clients) == 1:
+                answer.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+            else:
+                answer.set_result(ListOffsetsResultInfo(-1001, -1, -1))  # as librdkafka says it
             return dict.fromkeys(asked, answer)
 
-    def asking(settings: Settings) -> AdminClient:
-        return admin_client(settings) if lost else Lost(client_config(settings))
-
-    monkeypatch.setattr("resolver.resolve.delivery.readback.admin_client", asking)
-    with closing(network.delivery()) as delivery:
-        delivery.start(is_new=True, planned=lambda: 1)
-        delivery.deliver(1, network.batch(1))
-    assert lost
-    assert network.holds_once(1)
-    assert "trying again" not in caplog.text
+    monkeypatch.setattr(
+        "resolver.resolve.delivery.readback.admin_client",
+        lambda settings: Asking(client_config(settings)),
+    )
+    with closing(network.delivery()) as first:
+        first.start(is_new=True)
+        first.deliver(0, network.batch(0))
+    with closing(network.delivery()) as again:
+        again.start(is_new=False, planned=lambda: 1)
+        again.deliver(1, packed([*network.decided(0), *network.decided(1)]))
+    assert len(clients) == 3
+    assert network.holds_once(0, 1)
+    assert "batch 1 is not written yet" not in caplog.text
 
 
 @pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_ANSWER])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Set
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from typing import NamedTuple
@@ -17,7 +18,11 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
 
 from ...kafka.clients import WHOLE_BYTES, admin_client, client_config
 from ...protocol import Names
@@ -33,15 +38,18 @@ _MOST_RECORDS = 1_000_000
 _PATIENCE_SECONDS = 15.0
 #: Seconds without progress after which a new client reads on. They count once each partition that
 #: is left has ended too early. A client stays with a leader that was cut off: there no transaction
-#: ends.
+#: ends. Behind an open transaction no end is shown, and only `_PATIENCE_SECONDS` count.
 _NEW_CLIENT_SECONDS = 2.0
-#: Least time in seconds that a client has to tell offsets, and the pause before the next one asks.
-_LEAST_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
+#: Further clients that ask for offsets, the least time in seconds that the last one has, and the
+#: pause before each.
+_FURTHER_CLIENTS, _LEAST_SECONDS, _PAUSE_SECONDS = 2, 1.0, 0.1
 _CHUNK_RECORDS = 10_000
 _CHUNK_SECONDS = 0.5
 
-#: The leader asked shows no record at an offset: all are read, or this one it does not have.
+#: The leader asked shows no record at an offset: all are read, or it lacks this record.
 _NO_MORE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
+#: Kafka's offset for "no record is as new".
+_NO_RECORD = -1
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _Offsets = dict[TopicPartition, int]
@@ -94,18 +102,17 @@ def _bounds(
 ) -> tuple[_Offsets, _Offsets]:
     """Return where to begin in each partition, and its end; raises as `read_back` does.
 
-    New clients ask until one is told all: a client that has asked a broker that was cut off takes
-    partitions to be without a leader, once another broker answers it.
+    A client that fails is followed by a new one. A client that asked a broker that was cut off,
+    and then another one, finds no leader of some partitions.
     """
     give_up_at = time.monotonic() + seconds
-    while True:
-        left_seconds = give_up_at - time.monotonic()
+    for _ in range(_FURTHER_CLIENTS):
         try:
-            return _told_bounds(settings, topics, max(_LEAST_SECONDS, left_seconds / 2))
-        except (KafkaException, FutureTimeout):
-            if time.monotonic() > give_up_at:
-                raise
+            return _told_bounds(settings, topics, (give_up_at - time.monotonic()) / 2)
+        except (KafkaException, FutureTimeout) as error:
+            logger.info("a new client asks where records begin and end: %s", repr(error))
             time.sleep(_PAUSE_SECONDS)
+    return _told_bounds(settings, topics, max(_LEAST_SECONDS, give_up_at - time.monotonic()))
 
 
 def _told_bounds(
@@ -121,9 +128,13 @@ def _told_bounds(
     admin = admin_client(settings)
     begins = _offsets(admin, begin_specs, seconds)
     ends = _offsets(admin, dict.fromkeys(begin_specs, _LATEST), seconds)
-    if any(end < 0 for end in ends.values()):  # of a broker that did not answer
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the ends of partitions"))
-    return {place: 2**63 - 1 if begin < 0 else begin for place, begin in begins.items()}, ends
+    # librdkafka returns -1001, and no error, for a broker that did not answer.
+    if min(begins.values(), default=0) < _NO_RECORD or min(ends.values(), default=0) < 0:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a broker did not answer"))
+    behind_all = 2**63 - 1
+    return {
+        place: behind_all if begin == _NO_RECORD else begin for place, begin in begins.items()
+    }, ends
 
 
 def _offsets(
@@ -135,7 +146,16 @@ def _offsets(
     answers = admin.list_offsets(
         asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
     )
-    return {place: answer.result(seconds + 1).offset for place, answer in answers.items()}
+    return {place: _offset(answer, seconds + 1) for place, answer in answers.items()}
+
+
+def _offset(answer: Future[ListOffsetsResultInfo], seconds: float) -> int:
+    error = answer.exception(seconds)
+    if error is not None:
+        # Not the future's own exception: its traceback would keep the future, and with it the
+        # client, until the next collection of garbage. A batch puts that off.
+        raise KafkaException(*error.args)
+    return int(answer.result().offset)
 
 
 def _until(

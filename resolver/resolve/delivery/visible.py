@@ -73,7 +73,7 @@ class VisibleReader:
     def of(self, batch: int, decisions: list[Decision], seconds: float) -> Visible:
         """Return the visible records of decisions.
 
-        Raises `KafkaException` if Kafka does not tell them; it has `seconds` for each answer.
+        Raises `KafkaException` if Kafka does not tell them; it has `seconds` to tell offsets.
         """
         if not decisions:
             return Visible(frozenset(), self._names)
