@@ -83,6 +83,12 @@ GOALS = (
         "1,000 checks due a second: late, p99", Figure("held", _HELD, "p99_ms"), 3_000, unit=" ms"
     ),
     Goal("1,000 checks due a second: missing", Figure("held", _HELD, "missing"), 0),
+    Goal(
+        "commit to visible at 200/s to all others of a topic without a leader, p99",
+        Figure("leaderless", "200/s to all others", "p99_ms"),
+        2_000,
+        unit=" ms",
+    ),
     Goal("idle", Figure("idle", "txresolver up", "cores"), 0.3, unit=" cores"),
 )
 

@@ -163,6 +163,18 @@ TABLES = (
         ),
     ),
     Table(
+        "A real topic without a leader",
+        "All others at 200/s, while 20/s to this topic are parked for 90 s.",
+        ("leaderless",),
+        (
+            *_LATENCY,
+            *_ONCE,
+            Column("parked", "parked"),
+            Column("lost of them", "parked_lost"),
+            Column("doubled of them", "parked_doubled"),
+        ),
+    ),
+    Table(
         "Growth",
         "Batches under a steady 2,000/s, on topics where `settled` and `pending` are so many at "
         "first. Then the state: its keys and values, as the checkpoint has them. Then a backlog, "
