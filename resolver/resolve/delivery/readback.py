@@ -38,10 +38,10 @@ _MOST_RECORDS = 1_000_000
 _PATIENCE_SECONDS = 15.0
 #: Seconds without progress after which a new client reads on. They count once each partition that
 #: is left has ended too early. A client stays with a leader that was cut off: there no transaction
-#: ends. Behind an open transaction no end is shown, and only `_PATIENCE_SECONDS` count.
+#: ends. A client that begins behind an open transaction is shown no end: the longest wait counts.
 _NEW_CLIENT_SECONDS = 2.0
-#: Further clients that ask for offsets, the least time in seconds that the last one has, and the
-#: pause before each.
+#: Further clients that ask for offsets, the least time in seconds that a client has, and the pause
+#: before the next one asks.
 _FURTHER_CLIENTS, _LEAST_SECONDS, _PAUSE_SECONDS = 2, 1.0, 0.1
 _CHUNK_RECORDS = 10_000
 _CHUNK_SECONDS = 0.5
@@ -108,7 +108,8 @@ def _bounds(
     give_up_at = time.monotonic() + seconds
     for _ in range(_FURTHER_CLIENTS):
         try:
-            return _told_bounds(settings, topics, (give_up_at - time.monotonic()) / 2)
+            half_of_rest = (give_up_at - time.monotonic()) / 2
+            return _told_bounds(settings, topics, max(_LEAST_SECONDS, half_of_rest))
         except (KafkaException, FutureTimeout) as error:
             logger.info("a new client asks where records begin and end: %s", repr(error))
             time.sleep(_PAUSE_SECONDS)
