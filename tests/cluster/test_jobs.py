@@ -89,9 +89,9 @@ def test_each_is_delivered_and_lands_once(jobs: Jobs, cluster: Cluster) -> None:
         resolve.signal(signal.SIGTERM)
         assert resolve.exit_code() == 0, resolve.said()
         assert batches(jobs.spark / "offsets") == batches(jobs.spark / "commits")
-        assert landed(jobs.tables / "half", jobs.ended.total(), land) == jobs.ended
-        outcomes = landed(jobs.tables / "resolution", len(jobs.committed), land)
-        assert once(jobs.committed) <= outcomes <= jobs.ended
+        assert landed(jobs.tables / "half", jobs.ended, land) == jobs.ended
+        # A rollback may not have been read yet, or may have landed before any commit.
+        assert landed(jobs.tables / "resolution", once(jobs.committed), land) <= jobs.ended
         land.signal(signal.SIGTERM)
         assert land.exit_code() == 0, land.said()
         for job in (resolve, land):  # not the thousands of lines that Spark writes by itself
@@ -111,7 +111,7 @@ def test_so_it_is_over_a_restart(jobs: Jobs) -> None:
         assert delivered(jobs.world, jobs.committed) == once(jobs.committed)
         assert Counter(jobs.world.outcomes(jobs.ended.total()).keys()) == jobs.ended
         for table in ("resolution", "half"):
-            assert landed(jobs.tables / table, jobs.ended.total(), land) == jobs.ended
+            assert landed(jobs.tables / table, jobs.ended, land) == jobs.ended
 
 
 def test_a_resolver_that_was_replaced_exits_3(submit: Submit, world: World, tmp_path: Path) -> None:
@@ -181,13 +181,13 @@ def shipped_to_executors(cluster: Cluster) -> list[Path]:
     return list((cluster.folder / "work").glob("app-*/*/txresolver.zip"))
 
 
-def landed(table: Path, expected: int, land: Process) -> Counter[str]:
-    """Return the transactions of a table, and how often each, once there are so many rows."""
+def landed(table: Path, expected: Counter[str], land: Process) -> Counter[str]:
+    """Return the transactions of a table, and how often each, once it has all that are expected."""
     until = time.monotonic() + PATIENCE_SECONDS
-    while len(found := _transactions(table)) < expected:
-        assert time.monotonic() < until, f"{len(found)} of {expected} in {table}:\n{land.said()}"
+    while missing := expected - (found := Counter(_transactions(table))):
+        assert time.monotonic() < until, f"not in {table}: {missing}\n{land.said()}"
         time.sleep(0.2)
-    return Counter(found)
+    return found
 
 
 def _transactions(table: Path) -> list[str]:
