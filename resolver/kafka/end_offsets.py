@@ -165,7 +165,7 @@ class EndOffsets:
         self._left_out: dict[str, _LeftOut] = {}
         self._look_at = monotonic() + _LEADERS_SECONDS
         self._start: Offsets = {}  # of the plan
-        # By topic and queue: the last leader's epoch, and since when a former leader answers.
+        # The last leader's epoch, and since when a former leader answers, by topic and queue.
         self._epochs: dict[_Place, int] = {}
         self._former_since: dict[_Place, float] = {}
         # Leave out every queue until its first answer.

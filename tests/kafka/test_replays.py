@@ -31,7 +31,7 @@ from tests.support.patience import PATIENCE_SECONDS
 from .network import Network, packed
 from .real_topic import commit, make_real, values
 
-#: Until something must have happened, on a busy machine.
+#: A busy machine has so long for whatever is awaited.
 SECONDS = 60.0
 
 
