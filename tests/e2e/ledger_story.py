@@ -137,13 +137,20 @@ def _by_checks(story: Story) -> None:
         story.send(name, **({"immunity_seconds": 1} if name == "late" else {}))
     for name in ("pending", "forgotten", "forgotten_later"):
         story.send(name, immunity_seconds=3_600)
-    story.world.checks(4)
+    _await_checks(story, "asked", "given_up", "settled", "late")
     story.op(story.by_name["late"])
     for name, state in (("asked", COMMIT), ("late", ROLLBACK)):
         story.op(story.by_name[name], state, from_check=True)
     story.op(story.by_name["settled"], actor="ann")
     _answer_until_given_up(story)
     story.op(story.by_name["given_up"])
+
+
+def _await_checks(story: Story, *names: str) -> None:
+    """Wait until each of these was asked about."""
+    asked = {story.by_name[name].half.transaction_id.encode() for name in names}
+    checks = story.world.reader(story.world.names.check(story.world.group))
+    wait_until(lambda: asked <= {check.key() for check in checks.all()})
 
 
 def _answer_until_given_up(story: Story) -> None:
@@ -172,9 +179,7 @@ def _fast(story: Story) -> None:
     world.produce([commit_record(at)])
     story.op(sent, delivered=True)
     story.op(story.by_name["fast_waited"])
-    asked = story.by_name["fast_asked"].half.transaction_id.encode()
-    checks = world.reader(names.check(world.group))
-    wait_until(lambda: asked in {check.key() for check in checks.all()})
+    _await_checks(story, "fast_asked")
     story.op(story.by_name["fast_asked"], from_check=True)
 
 

@@ -110,9 +110,14 @@ def deliver_with_a_late(network: Network, late: Late, batches: int) -> None:
     "how", [pytest.param(Fate.HOLD, marks=pytest.mark.gate), Fate.HOLD_SILENTLY]
 )
 def test_a_late_commit_is_refused(
-    network: Network, caplog: pytest.LogCaptureFixture, how: Fate
+    network: Network,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    how: Fate,
 ) -> None:
     """It comes while half of the next batch is stored; of silence the client's time-out tells."""
+    # So that the wait for this half parks no topic.
+    monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 60.0)
     if how is Fate.HOLD_SILENTLY:
         network.settings = replace(network.settings, kafka={"socket.timeout.ms": "1000"})
     late = Late(network, END_TXN, between_two_produces(network), how)

@@ -404,8 +404,11 @@ def test_a_producer_that_nobody_closed_closes_at_the_end_of_its_process(
 
 
 def test_its_threads_are_named_and_end_with_it(topics: ProtocolTopics) -> None:
+    before = set(threading.enumerate())
+
     def named() -> set[str]:
-        return {t.name for t in threading.enumerate() if t.name.startswith("txresolver")}
+        new = set(threading.enumerate()) - before
+        return {thread.name for thread in new if thread.name.startswith("txresolver")}
 
     with producer_of(topics, checks_elsewhere=False):
         assert {"txresolver-acks-orders", "txresolver-ops-orders", "txresolver-agent-orders"} <= (
@@ -426,7 +429,7 @@ def test_a_half_that_nobody_acknowledges_does_not_run_and_is_rolled_back_when_it
         ran.append(message)
         return COMMIT
 
-    with producer_of(topics, kafka={"linger.ms": "3000"}) as producer:
+    with producer_of(topics, kafka={"linger.ms": "30000"}) as producer:
         with pytest.raises(HalfNotAcknowledged, match="did not run") as failed:
             producer.send_message_in_transaction(MESSAGE, local, timeout=0.2)
         assert isinstance(failed.value.__cause__, KafkaException)

@@ -148,8 +148,10 @@ def read(kafka: Broker, names: Names, count: int) -> tuple[list[Half], list[Op]]
             if message.topic() == names.half:
                 half = decode_half(message.key(), message.value(), headers, names.prefix)  # type: ignore[arg-type]
                 halves.append(half)
-            else:
-                ops.append(decode_op(message.value(), headers))  # type: ignore[arg-type]
+                continue
+            op = decode_op(message.value(), headers)  # type: ignore[arg-type]
+            if not op.announces:  # the agent of a producer that lives long enough
+                ops.append(op)
     finally:
         consumer.close()
     return halves, ops

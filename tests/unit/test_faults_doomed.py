@@ -13,6 +13,7 @@ import pytest
 
 from resolver.spark.points import Point
 from tests.faults.doomed import HIT, Doom
+from tests.support.patience import wait_until
 
 _SECONDS = 60.0
 _LOGS_A_LINE = """
@@ -46,7 +47,7 @@ def test_it_may_hit_others_only(tmp_path: Path, other: subprocess.Popen[bytes]) 
     doom = Doom(Point.DONE, "none", signal.SIGSTOP, [other.pid])
     done = logged(doom, tmp_path / "doom.json")
     assert (done.returncode, done.stderr) == (0, f"{HIT}batch 7: done\n")
-    assert psutil.Process(other.pid).status() == psutil.STATUS_STOPPED
+    wait_until(lambda: psutil.Process(other.pid).status() == psutil.STATUS_STOPPED)
 
 
 @pytest.mark.parametrize("after_ms", [0, 50])

@@ -21,6 +21,7 @@ from resolver import (
 from resolver.producer.op_publisher import OpPublisher
 from resolver.producer.transaction import ending_all
 from resolver.protocol import Half, HalfId
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Overtaken:
@@ -91,9 +92,10 @@ class Connection:
 
 
 class Waits:
-    """Begins transactions whose commits are waited for, but not long."""
+    """Begins transactions whose commits are waited for: not long where no answer comes."""
 
     def __init__(self, *answers: object) -> None:
+        self._seconds = PATIENCE_SECONDS if answers else 0.3
         connection: Any = Connection(*answers)
         self.publisher = OpPublisher(connection, "orders", "tx.op", op_linger_ms=0)
         half = Half("t-1", "orders", "orders.placed", 1, None, b"", [])
@@ -102,11 +104,11 @@ class Waits:
         self.verified: list[Sequence[Transaction]] = []
 
     def begin(self) -> Transaction:
-        return Transaction(self.publisher, self._message, self._half_id, None, None, 0.3)
+        return Transaction(self.publisher, self._message, self._half_id, None, None, self._seconds)
 
     def begin_async(self) -> AsyncTransaction:
         return AsyncTransaction(
-            self._verify, self.publisher, self._message, self._half_id, None, None, 0.3
+            self._verify, self.publisher, self._message, self._half_id, None, None, self._seconds
         )
 
     async def _verify(self, transactions: Sequence[Transaction]) -> None:
