@@ -9,11 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 from typer.testing import CliRunner
 
 from resolver.broker import Broker
@@ -27,10 +22,11 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from resolver.up.home import Home
-from tests.support.patience import PATIENCE_SECONDS
 from tests.support.secured import SecuredBroker, Site
 from tests.support.tables import half, write_tables
 from tests.support.world import COMMIT
+
+from .topic_config import alter
 
 
 class Commits:
@@ -62,17 +58,6 @@ def delivered(settings: Settings) -> Iterator[str]:
 def found(settings: Settings, home: Home, *roles: str) -> list[Finding]:
     """Return all findings but that all is well."""
     return [one for one in examine(settings, home, roles) if one.level is not Level.OK]
-
-
-def alter(settings: Settings, topic: str, **config: str) -> None:
-    entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in config.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin = admin_client(settings)  # keep it: its answers end with it
-    for altered in admin.incremental_alter_configs([resource]).values():
-        altered.result(PATIENCE_SECONDS)
 
 
 def checkpoint(home: Home, identity: str, planned: int) -> None:
@@ -114,7 +99,7 @@ def test_a_retention_below_what_the_protocol_needs_is_named_with_its_command(
     settings: Settings, home: Home
 ) -> None:
     names = Names(settings.topic_prefix)
-    alter(settings, names.half, retention_ms="3600000")
+    alter(admin_client(settings), names.half, "retention.ms", "3600000")
     retention = found(settings, home)[0]
     assert (retention.level, retention.about) == (Level.ERROR, f"topic {names.half}")
     assert "retention.ms=3600000; the protocol needs 518400000 or more" in retention.seen

@@ -36,7 +36,7 @@ from tests.support.databases import Server
 from tests.support.patience import PATIENCE_SECONDS, SEND_TIMEOUT_MS, wait_until
 
 from .protocol_topics import REAL, ProtocolTopics
-from .test_topics import alter
+from .topic_config import alter
 
 LOG = TransactionLog()
 

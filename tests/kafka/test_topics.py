@@ -9,9 +9,6 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
 )
 from typer.testing import CliRunner
@@ -24,6 +21,8 @@ from resolver.kafka.topics import Topic, ensure_topics
 from resolver.settings import Group, Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 
+from .topic_config import alter, config
+
 HOUR_MS = 3_600_000
 
 
@@ -35,20 +34,6 @@ def settings(kafka: Any, prefix: str) -> Settings:
 @pytest.fixture
 def admin(settings: Settings) -> AdminClient:
     return admin_client(settings)
-
-
-def alter(admin: AdminClient, topic: str, setting: str, value: str) -> None:
-    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=PATIENCE_SECONDS)
-    # The broker learns it from the controller.
-    wait_until(lambda: config(admin, topic)[setting] == value)
-
-
-def config(admin: AdminClient, topic: str) -> dict[str, str]:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    entries = admin.describe_configs([resource])[resource].result(timeout=PATIENCE_SECONDS)
-    return {name: entry.value for name, entry in entries.items()}
 
 
 def make(admin: AdminClient, topic: str, partitions: int, **settings: str) -> None:
