@@ -183,7 +183,10 @@ def test_after_each_misfortune_it_goes_on_or_says_in_a_line_why_not(
 
 
 def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
-    """Halt it when Kafka has records of an open transaction; return halves sent, and commits."""
+    """Halt it when Kafka has records of a transaction that it has not begun to commit.
+
+    Returns the halves sent, and how many of them commit.
+    """
     halves, committed = 0, 0
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -191,7 +194,8 @@ def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
         halves, committed = halves + 2_000, committed + _send(world, 2_000)
         up.until_said(Point.OPEN)
         up.signal(signal.SIGSTOP)
-        if world.has_open_transaction(world.names.resolution):
+        is_open = world.has_open_transaction(world.names.resolution)
+        if is_open and Point.WRITTEN not in up.said().rpartition(Point.OPEN)[2]:
             return halves, committed
         up.signal(signal.SIGCONT)
 
