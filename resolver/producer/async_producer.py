@@ -16,7 +16,7 @@ from ..errors import SendError
 from .async_listener import ListenerOfLoop, call_listener_in_loop
 from .async_transaction import AsyncTransaction
 from .half_sender import ROOM_SECONDS
-from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_of
+from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_method
 from .message import Message
 from .producer_base import ProducerBase
 from .send_result import TransactionSendResult
@@ -153,7 +153,7 @@ class AsyncTransactionProducer(ProducerBase):
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
-        method = local_transaction_of(self._listener, FOR_ONE)
+        method = local_transaction_method(self._listener, FOR_ONE)
         async with self.transaction(message, timeout) as tx:
             end_unless_commit([tx], await call_listener_in_loop(method, tx.message, arg))
         return tx.result()
@@ -165,7 +165,7 @@ class AsyncTransactionProducer(ProducerBase):
 
         Arguments, result and errors are the same as in `TransactionProducer`.
         """
-        method = local_transaction_of(self._listener, FOR_ALL)
+        method = local_transaction_method(self._listener, FOR_ALL)
         async with self.transactions(messages, timeout) as begun:
             messages = [tx.message for tx in begun]
             end_unless_commit(begun, await call_listener_in_loop(method, messages, arg))

@@ -110,7 +110,7 @@ def check_listener(listener: Any, may_be_async: bool = False) -> None:
             )
 
 
-def local_transaction_of(listener: Any, name: str) -> Callable[..., Any]:
+def local_transaction_method(listener: Any, name: str) -> Callable[..., Any]:
     """Return a listener's method; raises `ListenerError` if its class does not define it."""
     method = getattr(type(listener), name, None)
     if not callable(method) or method is getattr(TransactionListener, name):

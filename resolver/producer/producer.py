@@ -15,7 +15,7 @@ from typing import Any
 
 from .answer import call_listener
 from .half_sender import ROOM_SECONDS
-from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_of
+from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_method
 from .message import Message
 from .producer_base import ProducerBase
 from .send_result import TransactionSendResult
@@ -120,7 +120,7 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = local_transaction_of(self._listener, FOR_ONE)
+        method = local_transaction_method(self._listener, FOR_ONE)
         with self.transaction(message, timeout) as tx:  # the end of this block sends a commit
             answer = call_listener(method, tx.message, arg)  # the local transaction runs
             end_unless_commit([tx], answer)
@@ -149,7 +149,7 @@ class TransactionProducer(ProducerBase):
             ListenerError: If the listener has no `execute_local_transaction_for_all`.
             SendError: If the producer is closed, or was made before a fork.
         """
-        method = local_transaction_of(self._listener, FOR_ALL)
+        method = local_transaction_method(self._listener, FOR_ALL)
         with self.transactions(messages, timeout) as begun:
             answer = call_listener(method, [tx.message for tx in begun], arg)
             end_unless_commit(begun, answer)

@@ -29,7 +29,7 @@ _OUTCOMES_AT_ONCE = 100_000
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 #: Function for `foreachBatch`: takes the rows of a batch (`DECISIONS`), and its number.
-HandingOver = Callable[[DataFrame, int], None]
+BatchHandler = Callable[[DataFrame, int], None]
 
 
 def start_query(
@@ -38,7 +38,7 @@ def start_query(
     checkpoint: Checkpoint,
     planned: PlannedSettings,
     fence_secret: str,
-    hand_over: HandingOver,
+    hand_over: BatchHandler,
     outcomes: DataFrame | None = None,
 ) -> StreamingQuery:
     """Start the query `resolve`: its batches go on from the checkpoint, to `hand_over`.

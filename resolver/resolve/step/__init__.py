@@ -1,8 +1,9 @@
 """The pure step that joins half against op by queue offset."""
 
 from .decisions import CheckCounts, CheckEvent, CheckSent, Ended, QueueDecisions
+from .plan import Plan, ops_to_read
 from .settings import StepSettings
-from .state.head import SEGMENT, Plan, ops_to_read
+from .state.head import SEGMENT
 from .state.settled import settle
 from .state.store import Changes
 from .step import step

@@ -24,7 +24,7 @@ class Faults:
         ends: Ends,
         pending: Pending,
         row_of_end: Array,
-        delivered: Array,
+        is_fast: Array,
         fast_ids: FastIds,
         settings: StepSettings,
     ) -> None:
@@ -42,11 +42,11 @@ class Faults:
         rows = pending.rows[row]
         latest = rows["stored_at"] + np.maximum(rows["immunity"], settings.transaction_timeout_ms)
         stored_at = ends.each(lambda at: at.stored_at_ms, np.int64)[found]
-        plain = ends.each(is_by_application, np.bool_)[found] & ~delivered[found]
+        plain = ends.each(is_by_application, np.bool_)[found] & ~is_fast[found]
         self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
 
-        #: Delivered ends of halves without a fast id.
-        self.twice = self.names_its_half & delivered
+        #: Fast ends of halves without a fast id.
+        self.twice = self.names_its_half & is_fast
         self.twice[found] &= pending.fast.id[row] == 0
         #: Ends of halves that a lost op may have ended. Only an operator's end and a delivered op
         #: count there.
@@ -54,5 +54,5 @@ class Faults:
         self.lost[found] = lost(pending, fast_ids)[row]
         if self.lost.any():
             self.lost &= (
-                self.names_its_half & ~self.late & ~delivered & ~ends.each(is_by_operator, np.bool_)
+                self.names_its_half & ~self.late & ~is_fast & ~ends.each(is_by_operator, np.bool_)
             )

@@ -62,8 +62,8 @@ def judge(
     row_of_end = pending.find(ends.half)
     on_pending = row_of_end >= 0
     state = ends.each(lambda at: _CODES[at.op.state], np.uint8)
-    delivered = ends.each(lambda at: at.op.delivered, np.bool_)
-    faults = Faults(ends, pending, row_of_end, delivered, fast_ids, settings)
+    is_fast = ends.each(lambda at: at.op.delivered, np.bool_)  # their producer has delivered
+    faults = Faults(ends, pending, row_of_end, is_fast, fast_ids, settings)
     faults.late[: len(waited)] = False  # judged when they were read
     is_wrong = ~faults.names_its_half | faults.late | faults.twice | faults.lost
     valid = on_pending & (state != NONE) & ~is_wrong
@@ -74,24 +74,25 @@ def judge(
         let_wait(turns, len(waited), pending, fast_ids, settings)
         winners, after, overtaken = turns.winners, turns.after, turns.overtaken
 
-    before = on_pending & (after < 0)
+    meets_pending = on_pending & (after < 0)  # the winner itself too
     # A waiting end still counts as having met a pending half, even if a delivered op overtook it.
-    met = before | (on_pending & overtaken)
+    met = meets_pending | (on_pending & overtaken)
     answering = met & faults.names_its_half & ends.each(lambda at: at.op.from_check, np.bool_)
     answers, newly_back = answer(pending, row_of_end[answering], state[answering])
-    asking = before & faults.names_its_half & (state == NONE) & ends.each(is_by_operator, np.bool_)
+    asking = meets_pending & faults.names_its_half & (state == NONE)
+    asking &= ends.each(is_by_operator, np.bool_)
     ask_again(ends.take(asking), row_of_end[asking], pending, head, settings)
 
     # A code is an outcome, and the bit FAST for a message that its producer has delivered.
-    code = state | delivered * np.uint8(FAST)
+    code = state | is_fast * np.uint8(FAST)
     known = np.zeros(len(ends), np.uint8)
     known[~on_pending] = settled.look_up(ends.half[~on_pending])
-    is_after = on_pending & ~before
+    is_after = on_pending & ~meets_pending
     known[is_after] = code[after[is_after]]
-    reasons = reasons_to_refuse(state, delivered, known, on_pending, before, faults)
+    reasons = reasons_to_refuse(state, is_fast, known, on_pending, meets_pending, faults)
     repeated = (known != NONE) & (state == known & OUTCOME)
     repeated &= ~reasons[QuarantineReason.DELIVERED_TWICE]
-    ended = _ended(ends.take(winners), row_of_end[winners], delivered[winners], pending, head)
+    ended = _ended(ends.take(winners), row_of_end[winners], is_fast[winners], pending, head)
     settled.settle(ends.half[winners], code[winners])
     pending.end(row_of_end[winners])
     refused = refuse(ends, reasons, settings, head)
@@ -113,19 +114,20 @@ def _first_valid(valid: Array, row_of_end: Array, rows: int) -> tuple[Array, Arr
     return winners, np.where(np.arange(len(valid)) > winner, winner, -1)
 
 
-def _ended(ends: Ends, rows: Array, delivered: Array, pending: Pending, head: Head) -> list[Ended]:
+def _ended(ends: Ends, rows: Array, is_fast: Array, pending: Pending, head: Head) -> list[Ended]:
     picked = pending.rows[rows]
-    columns = (ends.op.tolist(), picked["checks"].tolist(), picked["answered"].tolist())
+    counts = (picked["checks"].tolist(), picked["answered"].tolist())
     ended = []
-    halves = pending.halves(rows, delivered)
-    for half, op, checks, answered in zip(halves, *columns, strict=True):
+    halves = pending.halves(rows, is_fast)
+    each = zip(halves, ends.op.tolist(), *counts, is_fast.tolist(), strict=True)
+    for half, op, checks, answered, by_producer in each:
         at = ends.ops[op]
-        outcome, source, is_fast = _OUTCOMES[_CODES[at.op.state]], _source(at), at.op.delivered
+        outcome, source = _OUTCOMES[_CODES[at.op.state]], _source(at)
         end = (outcome, source, at.offset, at.stored_at_ms, checks, answered, head.now)
-        transaction = Ended(half, *end, is_fast=is_fast)
+        transaction = Ended(half, *end, is_fast=by_producer)
         refusal = pending.refusals.get(half.offset)
         # Consumers have a message that is delivered fast, whatever the policy says.
-        if refusal and outcome is Outcome.COMMIT and not is_fast:
+        if refusal and outcome is Outcome.COMMIT and not by_producer:
             transaction = transaction.undeliverable(refusal)
         ended.append(transaction)
     return ended

@@ -18,8 +18,9 @@ import numpy as np
 from ...protocol import StoredRecord, record_bytes
 from .op_elements import Ends
 from .pending import Pending
+from .plan import Plan, ops_range
 from .settings import StepSettings
-from .state.head import Head, Plan
+from .state.head import Head
 
 #: Op offsets that the next batch reads for each applied offset, if ops were left for their size.
 _MORE = 4
@@ -62,12 +63,12 @@ def note_left(
     `applied` is the number of applied records in `stored_ops`, which this batch has read. `waits`
     says that ops wait for halves.
     """
-    ops_range = head.ops_range(plan)
-    head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else ops_range[1]
+    start, end = ops_range(head, plan)
+    head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else end
     # If ops wait for halves, the next batch reads all of them again, as far as its limits allow:
     # that is cheap. Otherwise ops may be too large: it reads at most `_MORE` for each applied one.
-    again = ops_range[1] - ops_range[0] if waits else 1
-    more = max(again, _MORE * (head.next_op - ops_range[0]))
+    again = end - start if waits else 1
+    more = max(again, _MORE * (head.next_op - start))
     left = head.next_op < plan.ops_end
     head.behind = max(1, min(more, _most_to_read(stored_ops, settings))) if left else 0
 

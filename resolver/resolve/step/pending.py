@@ -14,7 +14,7 @@ from ...protocol.names import HALF_HEADERS
 from .fast.halves import FastHalves
 from .op_elements import Array
 from .state.bodies import Bodies, Body
-from .state.head import SEGMENT, Head, PendingRange
+from .state.head import SEGMENT, Head, PendingSegment
 from .state.store import Store
 
 Indices = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class Pending:
         self.changed: Array = np.zeros(0, np.bool_)
 
     def load(self, segments: Iterable[int], new: list[NewHalf]) -> None:
-        """Join the segments' rows and the halves of this batch, which are in offset order."""
+        """Put the segments' rows and this batch's halves, both in offset order, into one table."""
         rows, ids, groups = [], [], []
         for segment in sorted(set(segments) & self._head.pending.keys()):
             packed_rows, its_ids, its_groups, *more = msgpack.unpackb(
@@ -93,7 +93,7 @@ class Pending:
         self.changed = np.arange(len(ids)) >= old
 
     def find(self, offsets: Array) -> Indices:
-        """Return the row of each half offset; -1 if the half is not pending."""
+        """Join: return the row of each half offset; -1 if the half is not pending."""
         if not len(self.rows):
             return np.full(len(offsets), -1)
         row = np.searchsorted(self.rows["offset"], offsets)
@@ -109,22 +109,22 @@ class Pending:
         return sizes
 
     def end(self, rows: Indices) -> None:
-        """Take rows out of the pending halves."""
+        """Mark rows as ended; `save` leaves them out."""
         self.alive[rows] = False
 
-    def halves(self, rows: Indices, delivered: Array | None = None) -> list[HalfAt]:
+    def halves(self, rows: Indices, is_fast: Array | None = None) -> list[HalfAt]:
         """Return the halves of the rows; halves of earlier batches are read from the state.
 
-        Of those, a `delivered` one comes without its message: nobody writes it, so no limit of a
-        batch holds for its bytes.
+        Of those, one that `is_fast` comes without its message: its producer has delivered it, so no
+        limit of a batch holds for its bytes.
         """
-        if delivered is None:
-            delivered = np.zeros(len(rows), np.bool_)
+        if is_fast is None:
+            is_fast = np.zeros(len(rows), np.bool_)
         by_chunk = np.argsort(self.rows["chunk"][rows], kind="stable")
         picked = self.rows[rows[by_chunk]]
         offsets, chunks = picked["offset"].tolist(), picked["chunk"].tolist()
         stored = picked["stored_at"].tolist()
-        bare = delivered[by_chunk].tolist()
+        bare = is_fast[by_chunk].tolist()
         read = (
             self._new[offset].at if chunk < 0 else self._decode(offset, chunk, stored_at, is_bare)
             for offset, chunk, stored_at, is_bare in zip(offsets, chunks, stored, bare, strict=True)
@@ -159,7 +159,7 @@ class Pending:
         refused, fast = self._refused(offsets), self.fast.pack(rows, offsets)
         more = (refused, fast) if fast else (refused,) if refused else ()
         self._store.put(_key(segment), msgpack.packb((*packed, *more)))
-        self._head.pending[segment] = PendingRange(len(rows), int(kept["deadline"].min()))
+        self._head.pending[segment] = PendingSegment(len(rows), int(kept["deadline"].min()))
 
     def _refused(self, offsets: list[int]) -> dict[str, list[int]]:
         """Return the half offsets of each refusal: few texts, and maybe many halves."""

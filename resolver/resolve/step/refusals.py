@@ -25,23 +25,24 @@ _ERRORS = {
 
 def reasons_to_refuse(
     state: Array,
-    delivered: Array,
+    is_fast: Array,
     known: Array,
     on_pending: Array,
-    before: Array,
+    meets_pending: Array,
     faults: Faults,
 ) -> dict[QuarantineReason, Array]:
     """Return which elements are refused; `known` is the code of a half that has ended."""
     done, ends_it = known != NONE, state != NONE
-    twice = done & delivered & (known & FAST == 0)
+    twice = done & is_fast & (known & FAST == 0)
     conflicts = done & ends_it & (state != known & OUTCOME)
     return {
         QuarantineReason.UNKNOWN_HALF: ~on_pending & ~done,
-        QuarantineReason.GROUP_MISMATCH: before & faults.group,
-        QuarantineReason.TRANSACTION_MISMATCH: before & faults.transaction,
-        QuarantineReason.LATE_END: before & ends_it & faults.names_its_half & faults.late,
-        QuarantineReason.CONFLICTING_END: (conflicts & ~twice) | (before & ends_it & faults.lost),
-        QuarantineReason.DELIVERED_TWICE: twice | (before & faults.twice),
+        QuarantineReason.GROUP_MISMATCH: meets_pending & faults.group,
+        QuarantineReason.TRANSACTION_MISMATCH: meets_pending & faults.transaction,
+        QuarantineReason.LATE_END: meets_pending & ends_it & faults.names_its_half & faults.late,
+        QuarantineReason.CONFLICTING_END: (conflicts & ~twice)
+        | (meets_pending & ends_it & faults.lost),
+        QuarantineReason.DELIVERED_TWICE: twice | (meets_pending & faults.twice),
     }
 
 

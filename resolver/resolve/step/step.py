@@ -30,8 +30,9 @@ from .intake import DecodedOps, decode_halves, decode_ops
 from .judge import Judged, judge
 from .left_ops import first_op_before_its_half, first_op_too_large, note_left
 from .pending import NewHalf, Pending
+from .plan import Plan
 from .settings import StepSettings
-from .state.head import SEGMENT, Head, Plan
+from .state.head import SEGMENT, Head
 from .state.store import Changes
 from .state_parts import StateParts
 

@@ -55,7 +55,7 @@ MUTATIONS = [
     ),
     Change(
         "left_ops.py",
-        "again = ops_range[1] - ops_range[0] if waits else 1",
+        "again = end - start if waits else 1",
         "again = 1",
         "of ops that wait for their halves only a few are read again",
     ),
@@ -151,8 +151,8 @@ MUTATIONS = [
     ),
     Change(
         "left_ops.py",
-        "stored_ops[applied].offset if applied < len(stored_ops) else ops_range[1]",
-        "ops_range[1]",
+        "stored_ops[applied].offset if applied < len(stored_ops) else end",
+        "end",
         "ops that are left are forgotten",
     ),
     Change(
@@ -187,7 +187,7 @@ MUTATIONS = [
     ),
     Change(
         "judge.py",
-        "if refusal and outcome is Outcome.COMMIT and not is_fast:",
+        "if refusal and outcome is Outcome.COMMIT and not by_producer:",
         "if refusal and not is_fast:",
         "a refused half that rolls back is undeliverable",
     ),
@@ -283,13 +283,13 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "ends.each(is_by_application, np.bool_)[found] & ~delivered[found]",
+        "ends.each(is_by_application, np.bool_)[found] & ~is_fast[found]",
         "ends.each(is_by_application, np.bool_)[found]",
         "a delivered op comes too late",
     ),
     Change(
         "judge.py",
-        "outcome is Outcome.COMMIT and not is_fast:",
+        "outcome is Outcome.COMMIT and not by_producer:",
         "outcome is Outcome.COMMIT:",
         "what is delivered is undeliverable by the policy",
     ),
@@ -307,14 +307,14 @@ MUTATIONS = [
     ),
     Change(
         "refusals.py",
-        "twice = done & delivered & (known & FAST == 0)",
-        "twice = done & delivered & False",
+        "twice = done & is_fast & (known & FAST == 0)",
+        "twice = done & is_fast & False",
         "a message that is out twice is a duplicate",
     ),
     Change(
         "refusals.py",
-        "twice = done & delivered & (known & FAST == 0)",
-        "twice = done & delivered",
+        "twice = done & is_fast & (known & FAST == 0)",
+        "twice = done & is_fast",
         "a fast end that is read again is refused",
     ),
     Change(
@@ -337,8 +337,8 @@ MUTATIONS = [
     ),
     Change(
         "fast/waiting_ends.py",
-        "at_once = delivered | ends.each(_withdraws, np.bool_)",
-        "at_once = delivered",
+        "at_once = is_fast | ends.each(_withdraws, np.bool_)",
+        "at_once = is_fast",
         "the application's rollback waits",
     ),
     Change(
@@ -349,13 +349,13 @@ MUTATIONS = [
     ),
     Change(
         "fast/waiting_ends.py",
-        "elif turns.valid[place] and (turns.delivered[place] or waits == _NONE):",
+        "elif turns.valid[place] and (turns.is_fast[place] or waits == _NONE):",
         "elif turns.valid[place]:",
         "the last end that waits wins, not the first",
     ),
     Change(
         "fast/waiting_ends.py",
-        "elif turns.valid[place] and (turns.delivered[place] or waits == _NONE):",
+        "elif turns.valid[place] and (turns.is_fast[place] or waits == _NONE):",
         "elif turns.valid[place] and waits == _NONE:",
         "a message is delivered again where a plain end was stored before the fast one",
     ),
@@ -459,13 +459,13 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "~delivered & ~ends.each(is_by_operator, np.bool_)",
-        "~delivered",
+        "~is_fast & ~ends.each(is_by_operator, np.bool_)",
+        "~is_fast",
         "not even an operator ends a half whose end may be lost",
     ),
     Change(
         "faults.py",
-        "self.names_its_half & ~self.late & ~delivered &",
+        "self.names_its_half & ~self.late & ~is_fast &",
         "self.names_its_half & ~self.late &",
         "the producer can't end a half whose end may be lost",
     ),

@@ -31,7 +31,7 @@ class Turns:
     - `row`: the row of the element's half; -1 if the half is not pending.
     - `valid`: ends that count when their turn comes.
     - `gives_up`: the producer gives up to commit the half fast.
-    - `delivered`: the turn of these comes at once.
+    - `is_fast`: ends by a delivered op; the turn of these comes at once.
     - `at_once`: the turn of these comes at once unless an end waits already.
     - `winners`: the places of the ends that end their halves, in order.
     - `after`: the place of the end after which an element is judged; -1 if none ended
@@ -43,7 +43,7 @@ class Turns:
     row: Array
     valid: Array
     gives_up: Array
-    delivered: Array
+    is_fast: Array
     at_once: Array
     winners: Array
     after: Array
@@ -63,10 +63,10 @@ class Turns:
         """Return the turns as `judge.py` finds them: no end waits yet."""
         gives_up = (row >= 0) & names_its_half & (pending.fast.id[row] > 0)
         gives_up &= ends.each(lambda at: at.op.gives_up_fast, np.bool_)
-        delivered = ends.each(lambda at: at.op.delivered, np.bool_)
-        at_once = delivered | ends.each(_withdraws, np.bool_)
+        is_fast = ends.each(lambda at: at.op.delivered, np.bool_)
+        at_once = is_fast | ends.each(_withdraws, np.bool_)
         overtaken = np.zeros(len(ends), np.bool_)
-        return cls(ends, row, valid, gives_up, delivered, at_once, winners, after, overtaken)
+        return cls(ends, row, valid, gives_up, is_fast, at_once, winners, after, overtaken)
 
 
 def _withdraws(at: OpAt) -> bool:
@@ -163,10 +163,10 @@ def _judge(turns: Turns, places: list[int], op_offset: Array, free_from: int) ->
         if waits != _NONE and is_free:
             break
         judged += 1
-        turns.after[place] = _NONE if turns.delivered[place] else waits
+        turns.after[place] = _NONE if turns.is_fast[place] else waits
         if turns.gives_up[place]:
             free_from = -1
-        elif turns.valid[place] and (turns.delivered[place] or waits == _NONE):
+        elif turns.valid[place] and (turns.is_fast[place] or waits == _NONE):
             if turns.at_once[place] or is_free:
                 winner = place
                 break

@@ -1,11 +1,10 @@
 """A queue's head: the facts about the whole queue, and where the rest of its state is.
 
-`left_ops.py` notes in it which ops are left; `ops_to_read` begins the next batch with them.
+`left_ops.py` notes in it which ops are left; `plan.py` begins the next batch with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,15 +18,7 @@ SEGMENT = 4096
 _KEY = "queue"
 
 
-class Plan(NamedTuple):
-    """The offsets that a batch was planned to read of a queue; an end is one above the last."""
-
-    halves_end: int
-    ops_start: int
-    ops_end: int
-
-
-class PendingRange(NamedTuple):
+class PendingSegment(NamedTuple):
     """The number of pending halves in a segment, and the least of their deadlines."""
 
     halves: int
@@ -52,7 +43,7 @@ class Head:
     next_op: int = 0
     behind: int = 0
     proved: int = 0
-    pending: dict[int, PendingRange] = field(default_factory=dict)
+    pending: dict[int, PendingSegment] = field(default_factory=dict)
 
     @classmethod
     def load(cls, store: Store, number: int) -> Head:
@@ -62,25 +53,11 @@ class Head:
             return cls(number)
         *head, pending = msgpack.unpackb(packed, strict_map_key=False)
         found = cls(number, *head)
-        found.pending = {segment: PendingRange(*entry) for segment, entry in pending.items()}
+        found.pending = {segment: PendingSegment(*entry) for segment, entry in pending.items()}
         return found
-
-    def ops_range(self, plan: Plan) -> tuple[int, int]:
-        """Return the start and end offset of the ops to read in a batch with this plan."""
-        if self.behind:
-            return self.next_op, min(plan.ops_end, self.next_op + self.behind)
-        return plan.ops_start, plan.ops_end
 
     def save(self, store: Store) -> None:
         """Write the head."""
         head = (self.next_half, self.watermark, self.now, self.settled_from)
         ops = (self.next_op, self.behind, self.proved)
         store.put(_KEY, msgpack.packb((*head, *ops, self.pending)))
-
-
-def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int, int]:
-    """Return the start and end offset of the ops to read in a batch with this plan.
-
-    If ops were left, the batch begins with them, and reads not many more than can be applied.
-    """
-    return Head.load(Store(state), queue).ops_range(plan)
