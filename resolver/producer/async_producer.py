@@ -217,11 +217,11 @@ class AsyncTransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             await asyncio.wait([asyncio.wrap_future(opened)], timeout=seconds)
-        prepared = self._connected.prepare(messages)
-        for asked, seconds in self._connected.topic_questions(prepared, deadline):
+        prepared = self._factory.prepare(messages)
+        for asked, seconds in self._factory.topic_questions(prepared, deadline):
             await asyncio.wait([asyncio.wrap_future(asked)], timeout=seconds)
         arrived = loop.create_future()
-        sending = self._connected.new_sending(prepared, partial(_wake_in, loop, arrived))
+        sending = self._factory.new_sending(prepared, partial(_wake_in, loop, arrived))
         try:
             while not sending.send_rest(deadline):
                 await asyncio.sleep(ROOM_SECONDS)
@@ -232,7 +232,7 @@ class AsyncTransactionProducer(ProducerBase):
                 late.cancel()
             confirm = None if self._verifier is None else self._confirm_by_hand
             kind = partial(AsyncTransaction, self._verify_commits)
-            return self._connected.begin(sending, kind, confirm)
+            return self._factory.transactions(sending, kind, confirm)
         except BaseException:
             sending.abandon()
             raise

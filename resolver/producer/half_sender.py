@@ -7,8 +7,6 @@ station: `transaction.py` ends the transactions. The resolver reads the halves:
 
 from __future__ import annotations
 
-import itertools
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,15 +17,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from ..errors import HalfNotAcknowledged
 from ..protocol import Half, HalfId, Record
-from ..protocol.partitioner import partition_of
 from .connection import Connection
 
 #: A half, and its record in the half topic.
 Prepared = tuple[Half, Record]
 #: Time in seconds to wait for room in librdkafka's queue before trying again.
 ROOM_SECONDS = 0.005
-#: Number of halves without a key in a row that go to one queue: one op can end them together.
-_STICKY = 32
 
 
 class SentHalf:
@@ -135,25 +130,6 @@ class Sending:
             self._on_abandoned(sent)
         if is_last:
             self._connection.call_after_acknowledgements(self._on_answered)
-
-
-class QueueChoice:
-    """Chooses the queue of a half.
-
-    Halves of one key go to one queue, since only the ends of one queue keep their order. Halves
-    without a key go to each queue in turn, some in a row; with `one_queue` to a random one: a Kafka
-    transaction costs more with each partition that it writes to.
-    """
-
-    def __init__(self, queues: int, one_queue: bool = False) -> None:
-        self._queues = queues
-        first = random.randrange(queues) * _STICKY  # noqa: S311
-        self._turns = itertools.repeat(first) if one_queue else itertools.count(first)
-
-    def queue_of(self, key: bytes | None) -> int:
-        if key is not None:
-            return partition_of(key, self._queues)
-        return next(self._turns) // _STICKY % self._queues
 
 
 def _not_acknowledged(sent: SentHalf, error: Exception) -> HalfNotAcknowledged:

@@ -1,7 +1,7 @@
 """`TransactionProducer`: half, local transaction, op.
 
-The way of a message begins here. Next stations: `connected_producer.py` makes its half,
-`half_sender.py` stores the half, then `transaction.py` ends it.
+The way of a message begins here. Next stations: `transaction_factory.py` makes its
+half, `half_sender.py` stores the half, then `transaction.py` ends it.
 """
 
 from __future__ import annotations
@@ -214,20 +214,20 @@ class TransactionProducer(ProducerBase):
         deadline = self._deadline(timeout)
         for opened, seconds in self._unopened(deadline):
             wait([opened], seconds)
-        prepared = self._connected.prepare(messages)
-        for asked, seconds in self._connected.topic_questions(prepared, deadline):
+        prepared = self._factory.prepare(messages)
+        for asked, seconds in self._factory.topic_questions(prepared, deadline):
             wait([asked], seconds)
         # Wait on a bare lock, the cheapest kind. The last acknowledgement releases it.
         arrived = threading.Lock()
         arrived.acquire()
-        sending = self._connected.new_sending(prepared, arrived.release)
+        sending = self._factory.new_sending(prepared, arrived.release)
         try:
             while not sending.send_rest(deadline):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
             confirm = None if self._verifier is None else self._confirm_by_hand
             # Each half is stored, or this raises. Its offset names it in its op.
-            return self._connected.begin(sending, Transaction, confirm)
+            return self._factory.transactions(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()
             raise

@@ -1,6 +1,6 @@
 """Both producers' arguments, their start and their end.
 
-`connected_producer.py` makes the halves of their messages.
+`transaction_factory.py` makes the halves of their messages.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .agent import Agent, AgentLimits
 from .agent.checks import check_consumer_options
 from .agent.outlet import SharedOutlet
 from .client_options import check_producer_options, client_options
-from .connected_producer import ConnectedProducer
 from .end_hooks import EndHook
 from .message import Message
 from .opening import LAZY, Opened, Opening, check_connect
 from .producer_settings import ProducerSettings
 from .topic_limits import TopicLimits
+from .transaction_factory import TransactionFactory
 from .verifier import Verifier, is_verifying
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _FAST_SECONDS = 3.0
 class ProducerBase:
     """Checks its arguments when it is made; `_open` then connects to Kafka."""
 
-    _connected: ConnectedProducer
+    _factory: TransactionFactory
     _verifier: Verifier | None = None
 
     def __init__(
@@ -119,7 +119,7 @@ class ProducerBase:
             self._opening.begin()
         else:
             self._opening.now(self._timeout)
-            self._connected.wait_fast(min(_FAST_SECONDS, self._timeout))
+            self._factory.wait_fast(min(_FAST_SECONDS, self._timeout))
         if self._answers_checks:
             outlet = SharedOutlet(self._opening.opened)
             self.agent = Agent(
@@ -132,25 +132,25 @@ class ProducerBase:
         _open_producers.add(self)
 
     def _connect(self, limits: TopicLimits) -> Opened:
-        self._connected = ConnectedProducer(
+        self._factory = TransactionFactory(
             self.group, self._names, self._options, self._settings, limits
         )
-        return self._connected.publisher, limits.queues
+        return self._factory.publisher, limits.queues
 
     def _undo(self) -> None:
         """End the clients: the producer was closed while they were made."""
-        self._connected.close(0.0)
+        self._factory.close(0.0)
 
     def _close(self, timeout: float, for_agent: float | None = None) -> None:
         is_open = self._opening.close()
-        if is_open and self._connected.forked:
+        if is_open and self._factory.forked:
             return  # the parent process closes it
         _open_producers.discard(self)
         deadline = time.monotonic() + timeout
         if self.agent is not None:
             self.agent.stop(timeout if for_agent is None else for_agent)
         if is_open:
-            self._connected.close(deadline - time.monotonic())
+            self._factory.close(deadline - time.monotonic())
         if self._verifier is not None:
             self._verifier.close()
 

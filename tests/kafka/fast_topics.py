@@ -53,7 +53,7 @@ class FastTopics(ProtocolTopics):
         """Wait until the producer's halves name a fast id."""
         half = Half("t", "orders", "any", 0, None, None, [])
         wait_until(lambda: producer._opening.is_open)
-        lane = producer._connected._fast_lane
+        lane = producer._factory._fast_lane
         assert lane is not None
         wait_until(lambda: lane.name(half).fast_id)
 

@@ -272,7 +272,7 @@ client.Producer = Sleeps
 producer = TransactionProducer(
     "orders", sys.argv[1], checks_elsewhere=True, topic_prefix=sys.argv[2], fast=True
 )
-producer._connected._fast_lane.wait_ready(100)
+producer._factory._fast_lane.wait_ready(100)
 for tx in producer.begin_all([Message(sys.argv[3], b"lamp", b"k")] * 3):
     tx.commit()
 time.sleep(1000)
@@ -328,7 +328,7 @@ from resolver import Message, SendError, TransactionProducer
 producer = TransactionProducer(
     "orders", sys.argv[1], checks_elsewhere=True, topic_prefix=sys.argv[2], fast=True
 )
-producer._connected._fast_lane.wait_ready(100)
+producer._factory._fast_lane.wait_ready(100)
 message = Message(sys.argv[3], b"lamp")
 begun = producer.begin(message)
 child = os.fork()
@@ -372,7 +372,7 @@ producer = TransactionProducer(
     "orders", sys.argv[1], checks_elsewhere=True, topic_prefix=sys.argv[2], fast=True,
     fast_linger_ms=60_000
 )
-producer._connected._fast_lane.wait_ready(100)
+producer._factory._fast_lane.wait_ready(100)
 for number in range(3):
     producer.begin(Message(sys.argv[3], b"%d" % number)).commit()
 """

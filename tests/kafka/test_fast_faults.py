@@ -107,7 +107,7 @@ def disturb(
     while time.monotonic() < until:
         time.sleep(1.5)
         weather.let_go()
-        lane = producer._connected._fast_lane
+        lane = producer._factory._fast_lane
         fast_id = lane.name(half).fast_id if lane is not None else None
         if fast_id is not None and random.random() < 0.4:  # noqa: S311
             topics.revoke(fast_id)

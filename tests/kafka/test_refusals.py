@@ -89,7 +89,7 @@ def halves(topics: ProtocolTopics) -> int:
 
 
 def knows(producer: TransactionProducer, is_known: Callable[[Any], bool]) -> bool:
-    return is_known(producer._connected._policy.policy)
+    return is_known(producer._factory._policy.policy)
 
 
 #: What the resolver permits, the message, its error, and what the error names.

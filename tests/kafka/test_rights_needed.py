@@ -156,7 +156,7 @@ def group_works(site: Site, seconds: float, group: str = "orders", topic: str = 
         topic_prefix=site.names.prefix,
         kafka=site.broker.users.login(group),
     ) as producer:
-        assert producer._connected._policy.policy is not None
+        assert producer._factory._policy.policy is not None
         with producer.transaction(Message(real, b"x")):
             pass
         assert listener.asked.wait(seconds)

@@ -11,7 +11,7 @@ import pytest
 
 from resolver import Message
 from resolver.errors import MalformedHalf, MalformedOp
-from resolver.producer.half_sender import QueueChoice
+from resolver.producer.queue_choice import QueueChoice
 from resolver.protocol import (
     DiscardReason,
     Element,

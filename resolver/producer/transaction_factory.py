@@ -1,4 +1,4 @@
-"""A connected producer: it makes halves of messages, and begins their transactions.
+"""Makes the halves of a producer's messages, and a `Transaction` for each half that is stored.
 
 `TransactionProducer` and `AsyncTransactionProducer` wait, each in its way. `Message.to_half` and
 `Message.of_half` only copy fields between a message and its half.
@@ -20,12 +20,13 @@ from .answer import Answer
 from .client_options import BATCH_BYTES
 from .connection import Connection
 from .fast import FastLane, FastLimits
-from .half_sender import Prepared, QueueChoice, Sending, SentHalf
+from .half_sender import Prepared, Sending, SentHalf
 from .message import Message
 from .message_rules import MARGIN_BYTES, check_message, check_size
 from .op_publisher import OpPublisher
 from .policy_follower import PolicyFollower
 from .producer_settings import ProducerSettings
+from .queue_choice import QueueChoice
 from .real_topics import RealTopics
 from .topic_limits import TopicLimits
 from .transaction import Transaction
@@ -35,10 +36,11 @@ _NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "its sender gave up")
 T = TypeVar("T", bound=Transaction)
 
 
-class ConnectedProducer:
-    """The Kafka clients of one producer; threads may share this object.
+class TransactionFactory:
+    """Makes halves of messages, and a transaction for each half that is stored.
 
-    It makes halves and begins their transactions. It rolls back halves whose caller gave up.
+    It has the Kafka clients of one producer, and rolls back halves whose caller gave up. Threads
+    may share it.
     """
 
     def __init__(
@@ -117,10 +119,10 @@ class ConnectedProducer:
         """Return an unsent `Sending` of halves; it calls `on_answered` when Kafka has answered."""
         return Sending(self._connection, prepared, on_answered, self._roll_back)
 
-    def begin(
+    def transactions(
         self, sending: Sending, kind: Callable[..., T], confirm: Callable[[Message], None] | None
     ) -> list[T]:
-        """Begin a transaction of this `kind` for each half; raises `HalfNotAcknowledged`.
+        """Return a transaction of this `kind` for each stored half; raises `HalfNotAcknowledged`.
 
         `confirm` verifies a commit that is sent by hand, and raises if it must not be sent. None:
         nothing is verified.
