@@ -13,20 +13,19 @@ from .fence import (
     is_fence,
     is_half_fence,
 )
-from .half import Half, HalfAt, HalfId, decode_half
+from .half import Half, HalfAt, HalfId, commit_record, decode_half
 from .names import Names, legal_group, legal_topic
 from .op import Element, Op, decode_op
-from .outputs import (
+from .parked import LANE_END, Release, decode_parked, parked_record, release_record
+from .record import Headers, Record, StoredRecord, record_bytes
+from .refused import QuarantineReason, Refused, fitted
+from .resolution import (
     FAST_DELIVERY,
     Outcome,
     Resolution,
     Source,
-    commit_record,
     decode_resolution,
 )
-from .parked import LANE_END, Release, decode_parked, parked_record, release_record
-from .record import Headers, Record, StoredRecord, record_bytes
-from .refused import QuarantineReason, Refused, fitted
 from .revoked import decode_revoked, is_revoked, revoked_record
 from .status import TransactionStatus
 

@@ -1,4 +1,7 @@
-"""Halves: messages that are stored in `tx.half`, invisible until an op commits them."""
+"""Halves: messages that are stored in `tx.half`, invisible until an op commits them.
+
+`commit_record` makes of a half the record that consumers read.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,20 @@ class HalfAt(NamedTuple):
     @property
     def half_offset(self) -> str:
         return f"{self.queue}:{self.offset}"
+
+
+def commit_record(at: HalfAt) -> Record:
+    """Return the commit: the message as the application sent it, bit for bit, and its origin."""
+    half = at.half
+    headers: Headers = [
+        *half.headers,
+        (n.UNIQ_KEY, half.transaction_id.encode()),
+        (n.PGROUP, half.group.encode()),
+        *[header for header in at.all_headers if header[0] == n.BORN_TIMESTAMP],
+        (n.HALF_OFFSET, at.half_offset.encode()),
+    ]
+    partition = -1 if half.real_qid is None else half.real_qid
+    return Record(half.topic, half.key, half.body, headers, partition, at.stored_at_ms)
 
 
 def decode_half(

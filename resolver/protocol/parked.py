@@ -8,8 +8,8 @@ import orjson
 
 from ..errors import ProtocolError
 from . import names as n
-from .outputs import Resolution, decode_resolution
 from .record import Headers, Record, StoredRecord, short
+from .resolution import Resolution, decode_resolution
 
 
 class Release(NamedTuple):

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from ..errors import ResolverError
-from .read_problems import REBUILD
+from .read_problems import REBUILD, SEE_BROKER
 
 #: A partition: its topic and its number.
 Place = tuple[str, int]
@@ -60,3 +62,14 @@ def _see_still_there(
             "were read, and has others in their place, so transactions may be lost",
             remedy=REBUILD,
         )
+
+
+def first_offset(consumer: Consumer, place: Place, seconds: float) -> int:
+    """Return the first offset that Kafka still has of a partition; it has `seconds` to answer."""
+    try:
+        first, _ = consumer.get_watermark_offsets(TopicPartition(*place), seconds)
+    except KafkaException as error:
+        raise ResolverError(
+            f"where {place} begins is not known: {error}", remedy=SEE_BROKER
+        ) from error
+    return first

@@ -1,7 +1,7 @@
 """What goes wrong while `reader.py` reads a queue's records: errors and silence.
 
-`problem_of` raises an error that another attempt does not heal. After any other error the reader
-waits on. `Silence` says when a new client is to ask.
+`problem_of` and `out_of_range` raise an error that another attempt does not heal. After any other
+error the reader waits on. `Silence` says when a new client is to ask.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ..errors import ResolverError
+from ..errors import RecordsAway, ResolverError
 
 REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left"
 SEE_BROKER = "see that its broker is up, and start again"
@@ -21,6 +21,8 @@ SEE_LOSS = f"if it has lost its last records, transactions may be lost: {REBUILD
 #: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
 #: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
 _ANEW_SECONDS, _GROWTH = 1.0, 1.5
+#: Time in seconds for a leader to tell a partition's first offset. A new client asks after it.
+_FIRST_SECONDS = 1.0
 
 
 class Problem(NamedTuple):
@@ -61,6 +63,36 @@ def problem_of(message: Any) -> Problem:
             remedy=remedy,
         )
     return Problem(str(error.str()), SEE_BROKER)
+
+
+def out_of_range(consumer: Consumer, message: Any, offset: int) -> Problem:
+    """Return the problem of a leader that does not have `offset`; raise if it was deleted.
+
+    A leader that was cut off from the other brokers has only the offsets of before.
+    """
+    partition = TopicPartition(message.topic(), message.partition())
+    try:
+        first, _ = consumer.get_watermark_offsets(partition, _FIRST_SECONDS)
+    except KafkaException as error:
+        return Problem(str(error.args[0].str()), SEE_BROKER)
+    if first > offset:
+        return problem_of(message)
+    # A new client will ask, perhaps another leader: this one gives no more of the partition.
+    return Problem(f"It has no offset {offset} ({message.error().str()})", SEE_LOSS)
+
+
+def away(
+    place: tuple[str, int], offsets: tuple[int, int], seconds: float, problem: Problem
+) -> RecordsAway:
+    """Return the error that says that no record of a partition's `offsets` came for `seconds`."""
+    topic, queue = place
+    start, end = offsets
+    return RecordsAway(
+        queue,
+        f"no records from partition {queue} of {topic} within {seconds:.0f} s, which has them from "
+        f"{start} to {end}. {problem.cause}".rstrip(". "),
+        remedy=problem.remedy,
+    )
 
 
 class Silence:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from ..errors import RecordsAway, ResolverError
+from ..errors import ResolverError
 from ..kafka.clients import client_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
-from .lost_records import Place, Seen, bring_up_to_date
-from .read_problems import SEE_BROKER, SEE_LOSS, Problem, Silence, problem_of
+from .lost_records import Place, Seen, bring_up_to_date, first_offset
+from .read_problems import SEE_BROKER, SEE_LOSS, Problem, Silence, away, out_of_range, problem_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,6 @@ _AT_ONCE = 1_000
 _POLL_SECONDS = 0.5
 #: Longest wait for a record in seconds, such as during a broker's restart; then the batch fails.
 _PATIENCE_SECONDS = 120.0
-#: Time in seconds for a leader to tell a partition's first offset. A new client asks after it.
-_FIRST_SECONDS = 1.0
 
 
 class Range(NamedTuple):
@@ -100,25 +99,14 @@ class RangeReader:
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
         reading = self._all_of(asked)
         if seen is not None:
-            bring_up_to_date(seen, reading.last, self._first_offset, self._message_at)
+            first = partial(first_offset, self._consumer, seconds=self._patience_seconds)
+            bring_up_to_date(seen, reading.last, first, self._message_at)
         halves_found, ops_found = reading.found.values()
         return halves_found, ops_found
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
-
-    def _first_offset(self, place: Place) -> int:
-        """Return the first offset that Kafka still has of a partition."""
-        try:
-            partition = TopicPartition(*place)
-            first, _ = self._consumer.get_watermark_offsets(partition, self._patience_seconds)
-        except KafkaException as error:
-            raise ResolverError(
-                f"where {place} begins is not known: {error}",
-                remedy=SEE_BROKER,
-            ) from error
-        return first
 
     def _message_at(self, place: Place, offset: int) -> Any:
         """Return a partition's message at an offset; None if there is none to read."""
@@ -151,18 +139,10 @@ class RangeReader:
                 silence = Silence()
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
-                raise self._away(reading, error)
+                place, offsets = next(iter(reading.left.items()))
+                raise away(place, offsets, self._patience_seconds, error)
             if reading.left and silence.is_time_for_another_client():
                 self._ask_anew(reading, silence.seconds(), error)
-
-    def _away(self, reading: _Reading, error: Problem) -> RecordsAway:
-        (topic, queue), offsets = next(iter(reading.left.items()))
-        return RecordsAway(
-            queue,
-            f"no records from partition {queue} of {topic} within {self._patience_seconds:.0f} "
-            f"s, which has them from {offsets.start} to {offsets.end}. {error.cause}".rstrip(". "),
-            remedy=error.remedy,
-        )
 
     def _ask_anew(self, reading: _Reading, silent: float, error: Problem) -> None:
         """Go on with a new client."""
@@ -176,13 +156,14 @@ class RangeReader:
         """Take a record or a partition's end; return a problem for an error or an early end."""
         error = message.error()
         place = (message.topic(), message.partition())
-        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-            return self._out_of_range(message, place, reading)
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        code = None if error is None else error.code()
+        if code not in (None, KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             return problem_of(message)
         offsets, offset = reading.left.get(place), message.offset()
         if offsets is None:
             return None  # the range was read already
+        if code == KafkaError._AUTO_OFFSET_RESET:
+            return out_of_range(self._consumer, message, _next(offsets, reading.found[place]))
         if error is None and offset < offsets.end:
             found = reading.found[place]
             if offset < _next(offsets, found):
@@ -197,24 +178,6 @@ class RangeReader:
         elif error is not None:
             return Problem(f"It ends at {offset}", SEE_LOSS)
         return None
-
-    def _out_of_range(self, message: Any, place: Place, reading: _Reading) -> Problem | None:
-        """Return the problem of a leader without the offset asked for; raise if it was deleted.
-
-        A leader that was cut off from the other brokers has only the offsets of before.
-        """
-        offsets = reading.left.get(place)
-        if offsets is None:
-            return None  # the range was read already
-        offset = _next(offsets, reading.found[place])
-        try:
-            first, _ = self._consumer.get_watermark_offsets(TopicPartition(*place), _FIRST_SECONDS)
-        except KafkaException as error:
-            return Problem(str(error.args[0].str()), SEE_BROKER)
-        if first > offset:
-            return problem_of(message)
-        # A new client will ask, perhaps another leader: this one gives no more of the partition.
-        return Problem(f"It has no offset {offset} ({message.error().str()})", SEE_LOSS)
 
     def _finish(self, place: Place, left: dict[Place, Range]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*place)])

@@ -6,14 +6,18 @@ Kafka refuses the former resolver's markers.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...errors import MarkerMismatch
 from ...kafka.clients import PROMPT_OPTIONS, client_config
@@ -182,19 +186,40 @@ class MarkerGroup:
                     raise
                 time.sleep(_PAUSE_SECONDS)
 
-    def positions(self, marker: Marker) -> list[TopicPartition]:
-        """Return the marker as the offset to be committed."""
+    def send(self, marker: Marker, producer: Producer, seconds: float) -> None:
+        """Write the marker in the producer's transaction, within `seconds`."""
         # The offset is for people who look at the group; only the metadata counts.
         offset = marker.batch + 1
         fields = asdict(marker)
         if not marker.needs:
             del fields["needs"]  # any version may go on
-        return [TopicPartition(self._topic, 0, offset, orjson.dumps(fields).decode())]
-
-    def metadata(self) -> Any:
-        """Return the member that the marker is from, for `send_offsets_to_transaction`."""
-        return self._member
+        positions = [TopicPartition(self._topic, 0, offset, orjson.dumps(fields).decode())]
+        send_offsets = producer.send_offsets_to_transaction
+        _in_time(lambda: send_offsets(positions, self._member, seconds), seconds)
 
     def close(self) -> None:
         """Close the group's client."""
         self._consumer.close()
+
+
+def _in_time(call: Callable[[], None], seconds: float) -> None:
+    """Make a call that may never come back after a broker's restart, whatever its own limit.
+
+    The cause is librdkafka's issue 5456. Raises `KafkaException`, also if the call does not come
+    back: its thread is left behind.
+    """
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            call()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="send offsets", daemon=True).start()
+    try:
+        done.result(seconds + 1)
+    except FutureTimeout:
+        said = f"the offsets were not sent within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None

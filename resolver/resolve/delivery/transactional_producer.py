@@ -7,16 +7,13 @@ Last station: consumers read the messages in their real topics. Checks go to the
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from ...kafka.clients import PROMPT_OPTIONS, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
@@ -28,16 +25,13 @@ from .generation import init_transactions
 from .marker import Marker
 from .marker_group import MarkerGroup
 from .packed import Output
-from .produce_errors import MESSAGE_ERRORS, TOPIC_ERRORS, ProduceRefused
-from .stalls import Stalled
+from .produce_errors import MESSAGE_ERRORS, ProduceFailures, ProduceRefused, serve
 
 logger = logging.getLogger(__name__)
 
 #: The topics of unacknowledged records have stalled if none of these is acknowledged for this share
 #: of the wait for an answer, and others were. The share is a second in the first attempt.
 _NEXT_SHARE = 1 / 3
-#: Seconds for which a failed call's reason may still be on its way.
-_REPORT_SECONDS = 1.0
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
 
@@ -66,9 +60,8 @@ class TransactionalProducer:
     ) -> None:
         self._group = group
         self._generation = generation
-        self._prefix = settings.topic_prefix
         self._epoch = Epoch()
-        self._failures: list[tuple[str, KafkaError]] = []
+        self._failures = ProduceFailures(settings.topic_prefix)
         self._on_their_way: dict[str, list[Output]] = {}
         self._bytes: Counter[str] = Counter()
         ours: dict[str, Any] = {
@@ -85,14 +78,14 @@ class TransactionalProducer:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 2_097_151,
             "delivery.report.only.error": True,
-            "on_delivery": self._report,
+            "on_delivery": self._failures.report,
             "linger.ms": 5,
         }
         self._producer = Producer(client_config(settings, **ours))
         try:
             init_transactions(self._producer, stuck_seconds, answer_seconds)
         except BaseException:
-            self.drop()  # this and its client refer to each other: nothing else would free both
+            self.drop()  # otherwise the client lives as long as the exception: its traceback has it
             raise
 
     @property
@@ -112,14 +105,16 @@ class TransactionalProducer:
         The marker goes last: if Kafka has the marker, it has all records. Raises `ProduceRefused`,
         `Stalled` or `KafkaException`; after that this producer is of no use any more.
         """
+        stamped = replace(marker, generation=self._generation)
         self._producer.begin_transaction()
         logger.debug("batch %d: %s", marker.batch, Point.OPEN)
         try:
             count = self._produce_all(outputs, narrow, seconds)
             self._flush(seconds)
-            self._send_offsets(marker, seconds)
+            with self._epoch.timed():
+                self._group.send(stamped, self._producer, seconds)
         except KafkaException:
-            self._raise_refusal()
+            self._failures.raise_refusal(self._producer, self._on_their_way)
             raise
         logger.debug("batch %d: %d %s", marker.batch, count, Point.WRITTEN)
         with self._epoch.timed():
@@ -142,7 +137,7 @@ class TransactionalProducer:
                 self._make_room(message, limit, seconds)
             self._produce(message)
             if count % _POLL_EVERY == 0:
-                self._serve(self._producer.poll, 0)
+                serve(self._producer.poll, 0)
         return count
 
     def _make_room(self, message: Output, limit: int, seconds: float) -> None:
@@ -167,19 +162,12 @@ class TransactionalProducer:
                 )
                 return
             except BufferError:
-                self._serve(self._producer.poll, _POLL_SECONDS)
-                self._raise_failures()
+                serve(self._producer.poll, _POLL_SECONDS)
+                self._failures.raise_first()
             except KafkaException as error:
                 if error.args[0].code() in MESSAGE_ERRORS:
                     raise ProduceRefused(topic, error.args[0], [message]) from error
                 raise
-
-    def _send_offsets(self, marker: Marker, seconds: float) -> None:
-        stamped = replace(marker, generation=self._generation)
-        positions, metadata = self._group.positions(stamped), self._group.metadata()
-        send_offsets = self._producer.send_offsets_to_transaction
-        with self._epoch.timed():
-            _in_time(lambda: send_offsets(positions, metadata, seconds), seconds)
 
     def _flush(self, seconds: float) -> None:
         """Wait until each record is acknowledged, as long as acknowledgements keep coming.
@@ -187,83 +175,13 @@ class TransactionalProducer:
         `commit` alone would pass over local refusals.
         """
         least, give_up_at = len(self._producer), time.monotonic() + seconds
-        while left := self._serve(self._producer.flush, _POLL_SECONDS):
+        while left := serve(self._producer.flush, _POLL_SECONDS):
             # Once a record was refused, the records behind it are not sent at all.
-            self._raise_failures()
+            self._failures.raise_first()
             if left < least:
                 least, give_up_at = left, time.monotonic() + seconds * _NEXT_SHARE
             if time.monotonic() > give_up_at:
-                self._raise_stalled(left)
-        self._raise_failures()
+                self._failures.raise_stalled(self._producer, left)
+        self._failures.raise_first()
         self._on_their_way = {}
         self._bytes.clear()
-
-    def _raise_stalled(self, left: int) -> None:
-        """Raise `Stalled` if only records to real topics are left, else `KafkaException`."""
-        self._producer.purge()  # so that the records' topics are reported
-        self._serve(self._producer.poll, _REPORT_SECONDS)
-        topics = {topic for topic, _ in self._failures}
-        if topics and not any(topic.startswith(self._prefix) for topic in topics):
-            raise Stalled(topics)
-        said = (
-            f"{left} records were not sent, to {', '.join(sorted(topics))}: has each partition "
-            "there a leader, and enough replicas in sync?"
-        )
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
-
-    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
-        """Let the client run callbacks; an error of its own may be hidden in a `SystemError`."""
-        try:
-            return call(seconds)
-        except SystemError as thrown:
-            # A fatal error, such as being fenced, is set while other callbacks still run. These
-            # may wipe the error out.
-            if isinstance(thrown.__cause__, KafkaException):
-                raise thrown.__cause__ from None
-            lost = KafkaError(KafkaError._FATAL, "the client failed and did not say of what")
-            raise KafkaException(lost) from thrown
-
-    def _report(self, error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            self._failures.append((message.topic(), error))
-
-    def _raise_refusal(self) -> None:
-        """Raise `ProduceRefused` if a failed call was a refusal's consequence.
-
-        Once one record of many is refused, the transaction has failed. Any call may say only that,
-        and records behind the refused record may be reported before it.
-        """
-        give_up_at = time.monotonic() + _REPORT_SECONDS
-        while time.monotonic() < give_up_at:
-            for topic, error in self._failures:
-                if error.code() in TOPIC_ERRORS | MESSAGE_ERRORS:
-                    raise ProduceRefused(topic, error, self._on_their_way.get(topic, []))
-            self._serve(self._producer.poll, _POLL_SECONDS)
-
-    def _raise_failures(self) -> None:
-        if self._failures:
-            topic, error = self._failures[0]
-            raise KafkaException(KafkaError(error.code(), f"{topic}: {error.str()}"))
-
-
-def _in_time(call: Callable[[], None], seconds: float) -> None:
-    """Make a call that may never come back after a broker's restart, whatever its own limit.
-
-    The cause is librdkafka's issue 5456. Raises `KafkaException`, also if the call does not come
-    back: its thread is left behind.
-    """
-    done: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            call()
-            done.set_result(None)
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="send offsets", daemon=True).start()
-    try:
-        done.result(seconds + 1)
-    except FutureTimeout:
-        said = f"the offsets were not sent within {seconds:.0f} s"
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None

@@ -1,6 +1,7 @@
-"""Outcomes of transactions: the commit that consumers read, and the resolution.
+"""Outcomes of transactions, as resolutions state them.
 
-`check.py`, `discarded.py` and `refused.py` have the other records that the resolver writes.
+`half.py` has the commit that consumers read. `check.py`, `discarded.py` and `refused.py` have the
+other records that the resolver writes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ..errors import ProtocolError
-from . import names as n
-from .half import HalfAt
-from .record import Headers, Record, short
+from .record import Record, short
 
 
 class Outcome(str, Enum):
@@ -70,20 +69,6 @@ class Resolution(NamedTuple):
         if self.delivery is None:
             del body["delivery"]
         return Record(resolution_topic, self.transaction_id.encode(), orjson.dumps(body), [])
-
-
-def commit_record(at: HalfAt) -> Record:
-    """Return the commit: the message as the application sent it, bit for bit, and its origin."""
-    half = at.half
-    headers: Headers = [
-        *half.headers,
-        (n.UNIQ_KEY, half.transaction_id.encode()),
-        (n.PGROUP, half.group.encode()),
-        *[header for header in at.all_headers if header[0] == n.BORN_TIMESTAMP],
-        (n.HALF_OFFSET, at.half_offset.encode()),
-    ]
-    partition = -1 if half.real_qid is None else half.real_qid
-    return Record(half.topic, half.key, half.body, headers, partition, at.stored_at_ms)
 
 
 def decode_resolution(value: bytes | None) -> Resolution:
