@@ -415,7 +415,7 @@ def test_a_batch_has_its_time_while_a_slow_kafka_takes_more_and_more_of_it(
     kafka: Broker, settings: Settings, real: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here it is slow by a quota: half a second for each message, once its burst is used up."""
-    monkeypatch.setattr("resolver.resolve.delivery.delivery._RETRY_SECONDS", 60.0)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._RETRY_SECONDS", 60.0)
     slow = f"slow-{uuid.uuid4().hex}"
     _limit(kafka, slow, bytes_per_second=2_000_000)
     delivery = Delivery(replace(settings, kafka={"client.id": slow}), "checkpoint")

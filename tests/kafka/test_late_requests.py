@@ -219,8 +219,8 @@ def test_delivery_waits_long_for_a_slow_kafka_but_not_after_a_failure(
     network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After failures that last, the next one would hold up delivery for a minute."""
-    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr("resolver.resolve.delivery.delivery._PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._PAUSE_SECONDS", 0.1)
     # So that a busy machine parks no topic.
     monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 60.0)
     failures: list[int] = []

@@ -210,7 +210,7 @@ def test_a_topic_without_a_leader_lets_all_others_pass(
     delivery.deliver(3, site.batch(site.sick, site.well))  # behind what is parked
     released(delivery)
     # A slow answer of the node that is back is no reason to park again.
-    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._ANSWER_SECONDS", 60.0)
     delivery.deliver(4, site.batch(site.sick, site.well))
     assert not delivery.has_parked
     assert site.delivered(site.sick) == [0, 2, 4, 6, 7, 9]

@@ -164,7 +164,7 @@ def test_a_client_that_is_not_told_all_costs_a_replay_no_attempt(
     network: Network, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One finds no leader: it asked a broker that was cut off. To another a broker is silent."""
-    monkeypatch.setattr("resolver.resolve.delivery.delivery._ANSWER_SECONDS", SECONDS)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._ANSWER_SECONDS", SECONDS)
     clients: list[ref[AdminClient]] = []
 
     class Asking(AdminClient):

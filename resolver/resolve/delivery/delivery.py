@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from ...errors import DeliveryError
 from ...protocol import Names
@@ -27,6 +27,7 @@ from ...settings import Settings
 from ...settings.groups import limits
 from ..garbage import collection_put_off
 from .activity import Activity
+from .attempts import Attempts, answer_seconds
 from .check_topics import CheckTopics
 from .current_producer import CurrentProducer
 from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
@@ -43,13 +44,6 @@ from .visible import VisibleReader
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which failed attempts are repeated, and seconds between two attempts.
-_RETRY_SECONDS = 600.0
-_PAUSE_SECONDS = 1.0
-#: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
-#: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
-#: be slow. So the first attempt of the next batch may wait longer too.
-_ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 3.0, 60.0
 #: Seconds between two chunks of parked messages: a waiting batch comes first.
 _YIELD_SECONDS = 0.01
 #: Seconds for which chunks are begun in a call. Meanwhile the fence timer sends no fences.
@@ -114,8 +108,8 @@ class Delivery:
         """
         with self._lock:
             for attempt in range(1, _CLAIMS + 1):
-                seconds = min(_ANSWER_SECONDS * 2 ** (attempt - 1), _MOST_ANSWER_SECONDS)
                 try:
+                    seconds = answer_seconds(2 ** (attempt - 1))
                     found = self._take_over(is_new, rebuild, seconds)
                     break
                 except (KafkaException, FutureTimeout, ProduceRefused, Stalled) as error:
@@ -182,10 +176,10 @@ class Delivery:
         """
         self._current.drop_if_old()
         batch = _Batch(decisions, marker, is_begun, released)
-        give_up_at, seconds = time.monotonic() + _RETRY_SECONDS, self._first_wait(released)
+        attempts = Attempts(marker.batch, self._first_wait(released), self._closing)
         while True:
             try:
-                self._attempt(batch, seconds)
+                self._attempt(batch, attempts.seconds)
                 break
             except Stalled as stalled:
                 self._current.drop(has_stalled=True)
@@ -204,12 +198,11 @@ class Delivery:
             except (KafkaException, FutureTimeout) as failed:
                 self._current.drop()
                 if released is not None:
-                    if self._reconnect(seconds) == batch.marker:
+                    if self._reconnect(attempts.seconds) == batch.marker:
                         break
                     raise
                 error = failed
-            seconds = min(2 * seconds, _MOST_ANSWER_SECONDS)
-            self._pause(marker, error, give_up_at)
+            attempts.wait_for_next(error)
         self._marker = batch.marker
         self._marked_at = time.monotonic()
 
@@ -276,24 +269,6 @@ class Delivery:
         self._current.producer.write(outputs, marker, narrow, seconds)
         self._current.drop_if_spent(marker)
 
-    def _pause(self, marker: Marker, error: Exception, give_up_at: float) -> None:
-        said = f"batch {marker.batch} is not written yet: {str(error) or repr(error)}"
-        if _was_ended(error):
-            logger.error(
-                "batch %d: its transaction was ended, and not by this resolver: some of the batch "
-                "may be visible. What is visible is found now, and the rest is written; look with "
-                "`txresolver audit --topics` whether all is well",
-                marker.batch,
-            )
-        if time.monotonic() > give_up_at or self._closing.is_set():
-            raise DeliveryError(
-                f"{said}. It is written after the next start",
-                remedy="where Kafka only is too slow for it, give it more time, "
-                "kafka_transaction_timeout_ms",
-            ) from error
-        logger.warning("%s; trying again", said)
-        self._closing.wait(_PAUSE_SECONDS)
-
     def release(self) -> None:
         """Deliver parked messages to topics that take records again."""
         with self._lock:
@@ -334,8 +309,8 @@ class Delivery:
     def _first_wait(self, released: str | None) -> float:
         """Return for how many seconds a first attempt waits; a topic's later release, for more."""
         if released is None:
-            return max(_ANSWER_SECONDS, self._slow_seconds)
-        return min(_ANSWER_SECONDS * self._parking.lane.pause(released), _MOST_ANSWER_SECONDS)
+            return max(answer_seconds(), self._slow_seconds)
+        return answer_seconds(self._parking.lane.pause(released))
 
     def _connect(self, seconds: float) -> None:
         """Have a producer, and the lane's present state.
@@ -393,13 +368,6 @@ class Delivery:
         with self._lock:
             self._current.close()
         self._spans.close()
-
-
-def _was_ended(error: Exception) -> bool:
-    """Whether somebody ended a transaction that was still being written."""
-    return isinstance(error, KafkaException) and (
-        error.args[0].code() == KafkaError.INVALID_TXN_STATE
-    )
 
 
 def _outputs(decisions: list[Decision]) -> Iterator[Output]:

@@ -1,0 +1,66 @@
+"""The attempts to write a batch: how long each waits for Kafka's answer, and when to give up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ...errors import DeliveryError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds for which failed attempts are repeated, and seconds between two attempts.
+_RETRY_SECONDS = 600.0
+_PAUSE_SECONDS = 1.0
+#: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
+#: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
+#: be slow. So the first attempt of the next batch may wait longer too.
+_ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 3.0, 60.0
+
+
+def answer_seconds(times: float = 1.0) -> float:
+    """Return how many seconds an attempt waits for an answer: the usual time, so many times."""
+    return min(times * _ANSWER_SECONDS, _MOST_ANSWER_SECONDS)
+
+
+class Attempts:
+    """The attempts to write one batch, until one succeeds; the present one waits `seconds`."""
+
+    def __init__(self, batch: int, seconds: float, closing: threading.Event) -> None:
+        self.seconds = seconds
+        self._batch = batch
+        self._closing = closing
+        self._give_up_at = time.monotonic() + _RETRY_SECONDS
+
+    def wait_for_next(self, error: Exception) -> None:
+        """Wait for the next attempt, since one has failed; raises `DeliveryError` without a next.
+
+        There is none after a while, nor when delivery closes.
+        """
+        self.seconds = min(2 * self.seconds, _MOST_ANSWER_SECONDS)
+        said = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"
+        if _was_ended(error):
+            logger.error(
+                "batch %d: its transaction was ended, and not by this resolver: some of the batch "
+                "may be visible. What is visible is found now, and the rest is written; look with "
+                "`txresolver audit --topics` whether all is well",
+                self._batch,
+            )
+        if time.monotonic() > self._give_up_at or self._closing.is_set():
+            raise DeliveryError(
+                f"{said}. It is written after the next start",
+                remedy="where Kafka only is too slow for it, give it more time, "
+                "kafka_transaction_timeout_ms",
+            ) from error
+        logger.warning("%s; trying again", said)
+        self._closing.wait(_PAUSE_SECONDS)
+
+
+def _was_ended(error: Exception) -> bool:
+    """Whether somebody ended a transaction that was still being written."""
+    return isinstance(error, KafkaException) and (
+        error.args[0].code() == KafkaError.INVALID_TXN_STATE
+    )
