@@ -1,4 +1,4 @@
-"""Answers of a listener: to the call of its local transaction, and to checks."""
+"""The ends of transactions: by a listener, by the application, or by the producer itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _MAX_REMARK = 500
 
 
 class Answer(NamedTuple):
-    """A listener's answer, or the end that the producer itself decides; `remark` has its reason.
+    """The end of a transaction, or the answer to a check; `remark` has a reason, if there is one.
 
-    An UNKNOWN has a remark if the listener gave no usable answer.
+    A listener gives it, the application, or the producer. An UNKNOWN has a remark if the listener
+    gave no usable answer.
     """
 
     state: TransactionStatus
@@ -42,7 +43,7 @@ def _warn(text: str, error: BaseException | None = None, /) -> None:
 def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
     """Call a listener's method, for a local transaction or a check.
 
-    None, an exception or anything that is no status becomes UNKNOWN.
+    None, an exception or anything that is no status becomes UNKNOWN. `ListenerGone` is raised on.
     """
     try:
         said = method(*args)

@@ -1,6 +1,6 @@
 """Sends halves: Kafka stores them before the local transaction begins.
 
-`connection.py` gives each record to librdkafka, and one of its threads brings Kafka's answer. Next
+`connection.py` gives each record to librdkafka, and its thread brings Kafka's answer. Next
 station: `transaction.py` ends the transactions. The resolver reads the halves:
 `resolver/resolve/source.py` plans that.
 """
@@ -19,7 +19,7 @@ from ..errors import HalfNotAcknowledged
 from ..protocol import Half, HalfId, Record
 from .connection import Connection
 
-#: A half, and its record in the half topic.
+#: A half, and the record to be stored for it.
 Prepared = tuple[Half, Record]
 #: Time in seconds to wait for room in librdkafka's queue before trying again.
 ROOM_SECONDS = 0.005

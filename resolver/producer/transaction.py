@@ -145,7 +145,7 @@ class Transaction:
         self.end(unknown(remark))
 
     def end(self, answer: Answer, committed: CommitWait | None = None) -> None:
-        """End the transaction with a listener's answer. Not part of the API.
+        """End the transaction with a state, the application's or a listener's. Not part of the API.
 
         The same state again does nothing; another state raises `SendError`.
         """

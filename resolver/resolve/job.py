@@ -1,7 +1,7 @@
 """The resolving job on the driver: the query `resolve`, its delivery and its threads.
 
-The job links the stations on the driver: `source.py` plans, `query.py` has the workers decide,
-`hand_over.py` gives the decisions to `delivery/delivery.py`, which writes.
+The job makes the parts, and no record passes through it: `source.py` plans, `query.py` has the
+workers decide, `hand_over.py` gives the decisions to `delivery/delivery.py`, which writes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Spark calls this stateful processor for each queue: it reads, decides, and keeps the state.
 
-A queue is a key, and its state one map of bytes. Next stations: `reader.py` reads the queue's
-records, `step/step.py` decides, and `delivery/packed.py` packs the decisions for
-`delivery/delivery.py`. `QueueState` reads and writes Spark's map, and nothing else.
+Each queue has a grouping key of its own, its slot, and a state: one map of bytes. Next stations:
+`reader.py` reads the queue's records, `step/step.py` decides, and `delivery/packed.py` packs the
+decisions for `delivery/delivery.py`. `QueueState` reads and writes Spark's map, and nothing else.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ class QueueProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Run the step on a queue's records of the batch."""
         (given,) = rows  # one row for each queue
+        # The plan is the last three columns of `RANGES`.
         queue, halves_start, *plan, now = (given[name] for name in _GIVEN)
         yield from self._resolve(queue, halves_start, Plan(*plan), now)
 

@@ -73,7 +73,7 @@ class Ranges(SimpleDataSourceStreamReader):
         self._half, self._op = names.half, names.op
         self._queues = [str(queue) for queue in range(settings.queues)]
         self._settings = settings
-        self._ends = EndOffsets(settings)
+        self._end_offsets = EndOffsets(settings)
         self._limits = BatchLimits(settings)
 
     def __reduce__(self) -> tuple[type[Ranges], tuple[Settings]]:
@@ -86,7 +86,7 @@ class Ranges(SimpleDataSourceStreamReader):
 
     def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
         """Return the ranges of new records since `start`, within the limits, and their end."""
-        end = self._within_limits(start, self._ends.after(start))
+        end = self._within_limits(start, self._end_offsets.after(start))
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[RangeRow]:
@@ -99,14 +99,14 @@ class Ranges(SimpleDataSourceStreamReader):
                 rows.append((int(queue), *halves, *ops))
         return iter(rows)
 
-    def _within_limits(self, start: Offsets, ends: Offsets) -> Offsets:
+    def _within_limits(self, start: Offsets, end_offsets: Offsets) -> Offsets:
         """Return where the batch ends: at `start`, if a queue's records do not come."""
         try:
-            return self._limits.end_of_batch(start, ends, self.readBetweenOffsets)
+            return self._limits.end_of_batch(start, end_offsets, self.readBetweenOffsets)
         except RecordsAway as away:
             seconds = self._limits.pause_of(away.queue)
             logger.warning("planned without queue %d for %.0f s: %s", away.queue, seconds, away)
-            self._ends.leave_out([str(away.queue)], seconds)
+            self._end_offsets.leave_out([str(away.queue)], seconds)
             return start
 
 

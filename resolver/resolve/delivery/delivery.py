@@ -144,8 +144,8 @@ class Delivery:
     def deliver(self, batch: int, parts: list[bytes], has_fast: bool = False) -> None:
         """Write a batch's decisions, packed by queue and part, unless the marker has it.
 
-        If the batch has read a fast half, the marker says so from then on. Raises `Replaced`,
-        `MarkerMismatch` or `DeliveryError`.
+        A batch without decisions leaves the marker as it is. If the batch has read a fast half, the
+        marker says so from then on. Raises `Replaced`, `MarkerMismatch` or `DeliveryError`.
         """
         digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
         with self._lock:

@@ -41,7 +41,7 @@ def decode_halves(
     settings: StepSettings,
     fence_secret: str,
 ) -> tuple[list[NewHalf], list[Refused]]:
-    """Decode the halves below `end`, in offset order, and move the queue's head behind them.
+    """Decode halves, which were read up to `end`, in offset order; move the queue's head there.
 
     A half that is settled, as after a rebuild, is passed over. A half that the policy refuses stays
     pending: its commit becomes undeliverable, unless its producer has delivered the message.

@@ -37,8 +37,8 @@ def is_by_application(at: OpAt) -> bool:
 class Ends:
     """Elements in the order of (op offset, position).
 
-    `op` is the place of the element's op in `ops`, `half` the half's offset, `ids` the transaction
-    id that the element names.
+    `op` is the place of the element's op in `ops`, and `position` the element's place in that op.
+    `half` is the half's offset, `ids` the transaction id that the element names.
     """
 
     ops: list[OpAt]

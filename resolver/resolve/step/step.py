@@ -1,4 +1,4 @@
-"""The pure step: one queue, one batch, in the order of the rules (docs/protocol.md).
+"""The pure step: one queue, one batch, in the order of the rules (docs/protocol.md, section 6).
 
 It has no clock and no Spark inside: the same state and input give the same decisions at any time.
 
@@ -11,7 +11,7 @@ Beside that, `left_ops.py` leaves ops that come too early or are too large. `fau
 up.
 
 `state_parts.py` loads the queue's state, and saves it at the end. The package `state` has parts of
-it: `pending.py` and `fast` pack their own. Only fast halves need the package `fast`.
+it. `pending.py` and `fast` encode their own parts. Only fast halves need the package `fast`.
 
 Next station: `processor.py` has `resolver/resolve/delivery/packed.py` make records of the
 decisions.
