@@ -1,4 +1,4 @@
-"""The ends of transactions: by a listener, by the application, or by the producer itself."""
+"""How a transaction is to end, as a listener, the application or the producer says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_REMARK = 500
 class Answer(NamedTuple):
     """The end of a transaction, or the answer to a check; `remark` has a reason, if there is one.
 
-    A listener gives it, the application, or the producer. An UNKNOWN has a remark if the listener
+    A listener, the application or the producer gives it. An UNKNOWN has a remark if the listener
     gave no usable answer.
     """
 
@@ -43,7 +43,7 @@ def _warn(text: str, error: BaseException | None = None, /) -> None:
 def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
     """Call a listener's method, for a local transaction or a check.
 
-    None, an exception or anything that is no status becomes UNKNOWN. `ListenerGone` is raised on.
+    None, an exception or anything that is no status becomes UNKNOWN. `ListenerGone` passes through.
     """
     try:
         said = method(*args)

@@ -111,7 +111,10 @@ def check_listener(listener: Any, may_be_async: bool = False) -> None:
 
 
 def local_transaction_method(listener: Any, name: str) -> Callable[..., Any]:
-    """Return the method that runs a local transaction; `ListenerError` if the class has none."""
+    """Return a listener's method for local transactions.
+
+    Raises `ListenerError` if its class defines none.
+    """
     method = getattr(type(listener), name, None)
     if not callable(method) or method is getattr(TransactionListener, name):
         raise ListenerError(

@@ -1,4 +1,4 @@
-"""Arguments that say how a connected producer works, checked."""
+"""Arguments that say how a producer works, checked."""
 
 from __future__ import annotations
 

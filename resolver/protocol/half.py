@@ -1,6 +1,6 @@
 """Halves: messages that are stored in `tx.half`, invisible until an op commits them.
 
-`commit_record` makes of a half the record that consumers read.
+`commit_record` makes a half's commit: the record that consumers read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The resolving job on the driver: the query `resolve`, its delivery and its threads.
 
-The job makes the parts, and no record passes through it: `source.py` plans, `query.py` has the
-workers decide, `hand_over.py` gives the decisions to `delivery/delivery.py`, which writes.
+The job makes the query, delivery and the threads; no record passes through it. `source.py` plans,
+and `query.py` has the workers decide. `hand_over.py` gives the decisions to `delivery/delivery.py`,
+which writes them.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _see_still_there(
         )
 
 
-def first_offset(consumer: Consumer, place: Place, seconds: float) -> int:
+def ask_first_offset(consumer: Consumer, place: Place, seconds: float) -> int:
     """Return the first offset that Kafka still has of a partition; it has `seconds` to answer."""
     try:
         first, _ = consumer.get_watermark_offsets(TopicPartition(*place), seconds)

@@ -81,7 +81,7 @@ def out_of_range(consumer: Consumer, message: Any, offset: int) -> Problem:
     return Problem(f"It has no offset {offset} ({message.error().str()})", SEE_LOSS)
 
 
-def away(
+def records_away(
     place: tuple[str, int], offsets: tuple[int, int], seconds: float, problem: Problem
 ) -> RecordsAway:
     """Return the error that says that no record of a partition's `offsets` came for `seconds`."""

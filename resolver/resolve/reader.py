@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -18,8 +17,16 @@ from ..kafka.clients import client_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
-from .lost_records import Place, Seen, bring_up_to_date, first_offset
-from .read_problems import SEE_BROKER, SEE_LOSS, Problem, Silence, away, out_of_range, problem_of
+from .lost_records import Place, Seen, ask_first_offset, bring_up_to_date
+from .read_problems import (
+    SEE_BROKER,
+    SEE_LOSS,
+    Problem,
+    Silence,
+    out_of_range,
+    problem_of,
+    records_away,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -99,14 +106,17 @@ class RangeReader:
         asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
         reading = self._all_of(asked)
         if seen is not None:
-            first = partial(first_offset, self._consumer, seconds=self._patience_seconds)
-            bring_up_to_date(seen, reading.last, first, self._message_at)
+            bring_up_to_date(seen, reading.last, self._first_offset, self._message_at)
         halves_found, ops_found = reading.found.values()
         return halves_found, ops_found
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
+
+    def _first_offset(self, place: Place) -> int:
+        # Not bound once: `_message_at` may have put another client in this one's place.
+        return ask_first_offset(self._consumer, place, self._patience_seconds)
 
     def _message_at(self, place: Place, offset: int) -> Any:
         """Return a partition's message at an offset; None if there is none to read."""
@@ -140,7 +150,7 @@ class RangeReader:
             error = next(filter(None, reversed(heard)), error)
             if reading.left and silence.seconds() > self._patience_seconds:
                 place, offsets = next(iter(reading.left.items()))
-                raise away(place, offsets, self._patience_seconds, error)
+                raise records_away(place, offsets, self._patience_seconds, error)
             if reading.left and silence.is_time_for_another_client():
                 self._ask_anew(reading, silence.seconds(), error)
 

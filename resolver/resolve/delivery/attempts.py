@@ -17,12 +17,12 @@ _RETRY_SECONDS = 600.0
 _PAUSE_SECONDS = 1.0
 #: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
 #: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
-#: be slow. So the first attempt of the next batch may wait longer too.
+#: be slow.
 _ANSWER_SECONDS, _MOST_ANSWER_SECONDS = 3.0, 60.0
 
 
 def answer_seconds(times: float = 1.0) -> float:
-    """Return how many seconds an attempt waits for an answer: the usual time, so many times."""
+    """Return for how many seconds an attempt waits: `times` the usual wait, at most a minute."""
     return min(times * _ANSWER_SECONDS, _MOST_ANSWER_SECONDS)
 
 
@@ -36,9 +36,9 @@ class Attempts:
         self._give_up_at = time.monotonic() + _RETRY_SECONDS
 
     def wait_for_next(self, error: Exception) -> None:
-        """Wait for the next attempt, since one has failed; raises `DeliveryError` without a next.
+        """Log a failed attempt, and wait until the next one may begin.
 
-        There is none after a while, nor when delivery closes.
+        Raises `DeliveryError` once ten minutes have passed, or when delivery closes.
         """
         self.seconds = min(2 * self.seconds, _MOST_ANSWER_SECONDS)
         said = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"

@@ -144,8 +144,9 @@ class Delivery:
     def deliver(self, batch: int, parts: list[bytes], has_fast: bool = False) -> None:
         """Write a batch's decisions, packed by queue and part, unless the marker has it.
 
-        A batch without decisions leaves the marker as it is. If the batch has read a fast half, the
-        marker says so from then on. Raises `Replaced`, `MarkerMismatch` or `DeliveryError`.
+        A batch without decisions is not written, unless it is the first that has read a fast half.
+        From then on the marker says that a fast half was read. Raises `Replaced`,
+        `MarkerMismatch` or `DeliveryError`.
         """
         digest = sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
         with self._lock:
@@ -226,7 +227,7 @@ class Delivery:
             batch.is_begun = was_begun  # this attempt sent no commit
             raise
         if batch.released is None:
-            # Stay patient with a Kafka that is slow, but not with one that was away.
+            # Let the next batch be patient with a Kafka that is slow, not with one that was away.
             took = time.monotonic() - begun
             self._slow_seconds = min(seconds, max(2 * took, self._slow_seconds / 2))
         self._note_written(rest)

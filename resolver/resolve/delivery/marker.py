@@ -1,6 +1,6 @@
 """The marker: it names the last delivered batch, and is committed in that batch's transaction.
 
-`marker_group.py` reads it from Kafka, and makes the offset by which it is committed.
+`marker_group.py` reads it from Kafka, and sends it in the producer's transaction.
 """
 
 from __future__ import annotations

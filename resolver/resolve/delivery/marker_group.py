@@ -187,15 +187,19 @@ class MarkerGroup:
                 time.sleep(_PAUSE_SECONDS)
 
     def send(self, marker: Marker, producer: Producer, seconds: float) -> None:
-        """Write the marker in the producer's transaction, within `seconds`."""
+        """Write the marker in the producer's transaction; Kafka may take `seconds`.
+
+        Raises `KafkaException`.
+        """
         # The offset is for people who look at the group; only the metadata counts.
         offset = marker.batch + 1
         fields = asdict(marker)
         if not marker.needs:
             del fields["needs"]  # any version may go on
         positions = [TopicPartition(self._topic, 0, offset, orjson.dumps(fields).decode())]
-        send_offsets = producer.send_offsets_to_transaction
-        _in_time(lambda: send_offsets(positions, self._member, seconds), seconds)
+        # Read now: a thread that is late must not write as a member that joined since.
+        send_offsets, member = producer.send_offsets_to_transaction, self._member
+        _in_time(lambda: send_offsets(positions, member, seconds), seconds)
 
     def close(self) -> None:
         """Close the group's client."""

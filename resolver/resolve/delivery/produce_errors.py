@@ -72,10 +72,12 @@ class ProduceFailures:
             topic, error = self._reported[0]
             raise KafkaException(KafkaError(error.code(), f"{topic}: {error.str()}"))
 
-    def raise_refusal(
+    # The errors are returned, not raised: the traceback would keep the producer, and its client.
+
+    def refusal(
         self, producer: Producer, on_their_way: Mapping[str, Sequence[Output]]
-    ) -> None:
-        """Raise `ProduceRefused` if a failed call was a refusal's consequence.
+    ) -> ProduceRefused | None:
+        """Return the refusal whose consequence a failed call was; None if there is none.
 
         Once one record of many is refused, the transaction has failed. Any call may say only that,
         and records behind the refused record may be reported before it.
@@ -84,21 +86,22 @@ class ProduceFailures:
         while time.monotonic() < give_up_at:
             for topic, error in self._reported:
                 if error.code() in TOPIC_ERRORS | MESSAGE_ERRORS:
-                    raise ProduceRefused(topic, error, on_their_way.get(topic, []))
+                    return ProduceRefused(topic, error, on_their_way.get(topic, []))
             serve(producer.poll, _POLL_SECONDS)
+        return None
 
-    def raise_stalled(self, producer: Producer, left: int) -> None:
-        """Raise `Stalled` if only records to real topics are left, else `KafkaException`."""
+    def stall(self, producer: Producer, left: int) -> Stalled | KafkaException:
+        """Return `Stalled` if only records to real topics are left, else `KafkaException`."""
         producer.purge()  # so that the records' topics are reported
         serve(producer.poll, _REPORT_SECONDS)
         topics = {topic for topic, _ in self._reported}
         if topics and not any(topic.startswith(self._prefix) for topic in topics):
-            raise Stalled(topics)
+            return Stalled(topics)
         said = (
             f"{left} records were not sent, to {', '.join(sorted(topics))}: has each partition "
             "there a leader, and enough replicas in sync?"
         )
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
 
 
 def serve(call: Callable[[float], int], seconds: float) -> int:

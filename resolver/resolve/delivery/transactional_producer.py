@@ -82,11 +82,7 @@ class TransactionalProducer:
             "linger.ms": 5,
         }
         self._producer = Producer(client_config(settings, **ours))
-        try:
-            init_transactions(self._producer, stuck_seconds, answer_seconds)
-        except BaseException:
-            self.drop()  # otherwise the client lives as long as the exception: its traceback has it
-            raise
+        init_transactions(self._producer, stuck_seconds, answer_seconds)
 
     @property
     def is_spent(self) -> bool:
@@ -113,8 +109,10 @@ class TransactionalProducer:
             self._flush(seconds)
             with self._epoch.timed():
                 self._group.send(stamped, self._producer, seconds)
-        except KafkaException:
-            self._failures.raise_refusal(self._producer, self._on_their_way)
+        except KafkaException as error:
+            refusal = self._failures.refusal(self._producer, self._on_their_way)
+            if refusal is not None:
+                raise refusal from error
             raise
         logger.debug("batch %d: %d %s", marker.batch, count, Point.WRITTEN)
         with self._epoch.timed():
@@ -181,7 +179,7 @@ class TransactionalProducer:
             if left < least:
                 least, give_up_at = left, time.monotonic() + seconds * _NEXT_SHARE
             if time.monotonic() > give_up_at:
-                self._failures.raise_stalled(self._producer, left)
+                raise self._failures.stall(self._producer, left)
         self._failures.raise_first()
         self._on_their_way = {}
         self._bytes.clear()

@@ -45,7 +45,7 @@ class Faults:
         plain = ends.each(is_by_application, np.bool_)[found] & ~is_fast[found]
         self.late[found] = plain & (rows["immunity"] > 0) & (stored_at > latest)
 
-        #: Fast ends of halves without a fast id.
+        #: Ends by delivered ops, of halves without a fast id.
         self.twice = self.names_its_half & is_fast
         self.twice[found] &= pending.fast.id[row] == 0
         #: Ends of halves that a lost op may have ended. Only an operator's end and a delivered op

@@ -29,7 +29,7 @@ def ops_to_read(state: Mapping[str, bytes], queue: int, plan: Plan) -> tuple[int
 
 
 def ops_range(head: Head, plan: Plan) -> tuple[int, int]:
-    """Return the same for a queue whose head is loaded."""
+    """Return the start and end offset of the ops to read; `head` is the queue's."""
     if head.behind:
         return head.next_op, min(plan.ops_end, head.next_op + head.behind)
     return plan.ops_start, plan.ops_end

@@ -31,7 +31,10 @@ def reasons_to_refuse(
     meets_pending: Array,
     faults: Faults,
 ) -> dict[QuarantineReason, Array]:
-    """Return which elements are refused; `known` is the code of a half that has ended."""
+    """Return which elements are refused; `known` is the code of a half that has ended.
+
+    `meets_pending` says whose half is still pending when their turn comes.
+    """
     done, ends_it = known != NONE, state != NONE
     twice = done & is_fast & (known & FAST == 0)
     conflicts = done & ends_it & (state != known & OUTCOME)

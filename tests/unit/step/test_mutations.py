@@ -188,7 +188,7 @@ MUTATIONS = [
     Change(
         "judge.py",
         "if refusal and outcome is Outcome.COMMIT and not by_producer:",
-        "if refusal and not is_fast:",
+        "if refusal and not by_producer:",
         "a refused half that rolls back is undeliverable",
     ),
     Change(
