@@ -1,8 +1,8 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits. A `Packer` (`op_pack.py`) collects ends of one queue and state in a `Pack`, until
-it is full or has lingered. A thread sends each pack as one op, through `connection.py`. The op has
-the half offsets and the transaction ids, in the order of the ends.
+No caller waits. A `Packer` (`op_pack.py`) collects ends of one queue, state, origin and remark in a
+`Pack`, until it is full or has lingered. A thread sends each pack as one op, through
+`connection.py`. The op says the state once, then the half offsets and the transaction ids.
 
 Next station: `resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
 """

@@ -170,7 +170,7 @@ class Transaction:
         if self._fast is not None:
             self._fast.end(answer, committed)
         else:
-            on_stored = end_of_wait(self.message, committed)
+            on_stored = end_of_wait(self.message, committed)  # None: nobody waits
             self._publisher.end(self.message, self._half_id, answer, on_stored=on_stored)
         return None
 

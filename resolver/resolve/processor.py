@@ -115,16 +115,16 @@ class QueueProcessor(StatefulProcessor):
         halves = Range(halves_start, plan.halves_end)
         ops = Range(*ops_to_read(self._state, queue, plan))
         seen = self._state.seen()
-        read = _reader_for(self._settings).read(queue, halves, ops, seen)
+        new_halves, new_ops = _reader_for(self._settings).read(queue, halves, ops, seen)
         secret, is_rebuild = self._fence_secret, self._is_rebuild
         changes, decisions = step(
-            self._state, queue, plan, *read, now, step_settings, secret, is_rebuild
+            self._state, queue, plan, new_halves, new_ops, now, step_settings, secret, is_rebuild
         )
         self._state.apply(changes)
         self._state.keep_seen(seen)
         parts = pack(decisions, Names(step_settings.topic_prefix), batch, _QUARANTINE_BYTES)
-        figures = QueueFigures.of(queue, plan, now, read[0], decisions)
-        wake_at_ms = _by_our_clock(decisions.wake_at_ms, now, *read)
+        figures = QueueFigures.of(queue, plan, now, new_halves, decisions)
+        wake_at_ms = _by_our_clock(decisions.wake_at_ms, now, new_halves, new_ops)
         return list(_rows(decisions, wake_at_ms, figures, parts))
 
 

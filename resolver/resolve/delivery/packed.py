@@ -1,7 +1,7 @@
 """Decisions on their way from Spark's workers to delivery: each queue sends a few binaries.
 
-A worker makes the records, so that delivery mostly only hands each record over. Modules `half`,
-`resolution`, `check`, `discarded` and `refused` of `resolver/protocol` define their form.
+A worker makes the records, so that delivery mostly only hands each record over. `commit_record`
+in `resolver/protocol/half.py` makes the real message of a commit.
 
 Next station: `delivery.py`. `resolver/resolve/hand_over.py` only brings it the binaries.
 """

@@ -129,25 +129,25 @@ class TransactionalProducer:
 
     def _produce_all(self, outputs: Iterable[Output], narrow: Narrow, seconds: float) -> int:
         count = 0
-        for count, message in enumerate(outputs, 1):
-            if message.topic in narrow.topics:
-                limit = 0 if message in narrow.alone else narrow.topics[message.topic]
-                self._make_room(message, limit, seconds)
-            self._produce(message)
+        for count, output in enumerate(outputs, 1):
+            if output.topic in narrow.topics:
+                limit = 0 if output in narrow.alone else narrow.topics[output.topic]
+                self._make_room(output, limit, seconds)
+            self._produce(output)
             if count % _POLL_EVERY == 0:
                 serve(self._producer.poll, 0)
         return count
 
-    def _make_room(self, message: Output, limit: int, seconds: float) -> None:
-        """Flush the topic's records on their way, if one batch could not hold this message too."""
-        size = message.batch_bytes
-        if self._on_their_way.get(message.topic) and self._bytes[message.topic] + size > limit:
+    def _make_room(self, output: Output, limit: int, seconds: float) -> None:
+        """Flush the topic's records on their way, if one batch could not hold this one too."""
+        size = output.batch_bytes
+        if self._on_their_way.get(output.topic) and self._bytes[output.topic] + size > limit:
             self._flush(seconds)
-        self._on_their_way.setdefault(message.topic, []).append(message)
-        self._bytes[message.topic] += size
+        self._on_their_way.setdefault(output.topic, []).append(output)
+        self._bytes[output.topic] += size
 
-    def _produce(self, message: Output) -> None:
-        topic, key, value, headers, partition, timestamp_ms = message
+    def _produce(self, output: Output) -> None:
+        topic, key, value, headers, partition, timestamp_ms = output
         while True:
             try:
                 self._producer.produce(
@@ -164,7 +164,7 @@ class TransactionalProducer:
                 self._failures.raise_first()
             except KafkaException as error:
                 if error.args[0].code() in MESSAGE_ERRORS:
-                    raise ProduceRefused(topic, error.args[0], [message]) from error
+                    raise ProduceRefused(topic, error.args[0], [output]) from error
                 raise
 
     def _flush(self, seconds: float) -> None:

@@ -65,6 +65,7 @@ def judge(
     is_fast = ends.each(lambda at: at.op.delivered, np.bool_)  # their producer has delivered
     faults = Faults(ends, pending, row_of_end, is_fast, fast_ids, settings)
     faults.late[: len(waited)] = False  # judged when they were read
+    # `twice` and `lost` concern fast commits only.
     is_wrong = ~faults.names_its_half | faults.late | faults.twice | faults.lost
     valid = on_pending & (state != NONE) & ~is_wrong
     winners, after = _first_valid(valid, row_of_end, len(pending.rows))

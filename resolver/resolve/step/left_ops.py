@@ -5,7 +5,7 @@ The first op of any of these kinds, and all ops after it, are left:
 - it names a half that was not read, and no fence proves that there is no such half:
   `first_op_before_its_half`;
 - with the ops before it, it would release more than `max_output_bytes` of messages from the state:
-  `first_op_too_large`;
+  `first_op_over_limit`;
 - the ops before it have as many elements as one batch could refuse: `decode_ops` stops there.
 
 An op that is left counts as not read yet.
@@ -22,7 +22,7 @@ from .plan import Plan, ops_range
 from .settings import StepSettings
 from .state.head import Head
 
-#: Op offsets that the next batch reads for each applied offset, if ops were left for their size.
+#: Op offsets that the next batch reads for each applied offset, if ops were left for the limit.
 _MORE = 4
 
 
@@ -36,7 +36,7 @@ def first_op_before_its_half(ends: Ends, plan: Plan, head: Head) -> int | None:
     return int(ends.op[ahead].min()) if ahead.any() else None
 
 
-def first_op_too_large(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
+def first_op_over_limit(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
     """Return the first op whose messages, with those of the ops before, exceed `max_output_bytes`.
 
     Only messages stored by earlier batches count, and the first op with such messages always fits.
@@ -66,7 +66,8 @@ def note_left(
     start, end = ops_range(head, plan)
     head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else end
     # If ops wait for halves, the next batch reads all of them again, as far as its limits allow:
-    # that is cheap. Otherwise ops may be too large: it reads at most `_MORE` for each applied one.
+    # that is cheap. Otherwise ops are left for the limit: it reads `_MORE` at most for each applied
+    # one.
     again = end - start if waits else 1
     more = max(again, _MORE * (head.next_op - start))
     left = head.next_op < plan.ops_end

@@ -115,8 +115,8 @@ class Pending:
     def halves(self, rows: Indices, is_fast: Array | None = None) -> list[HalfAt]:
         """Return the halves of the rows; halves of earlier batches are read from the state.
 
-        Of those, one that `is_fast` comes without its message: its producer has delivered it, so no
-        limit of a batch holds for its bytes.
+        Of those, one that `is_fast` comes without key and body: its producer has delivered it. A
+        batch's limit does not count such messages, so they are not loaded.
         """
         if is_fast is None:
             is_fast = np.zeros(len(rows), np.bool_)

@@ -6,15 +6,15 @@ In the order of a batch: `intake.py` decodes the records, and `op_elements.py` l
 that ops ask for. `judge.py` judges them: a half's first valid end wins. Until its end comes, a half
 waits in the queue's state: `pending.py`.
 
-Beside that, `left_ops.py` leaves ops that come too early or are too large. `faults.py` and
-`refusals.py` say which ends count for nothing. `checks.py` asks about overdue halves, or gives them
-up.
+Beside that, `left_ops.py` leaves ops whose halves were not read yet, and ops whose messages exceed
+a batch's limit. `faults.py` and `refusals.py` say which ends count for nothing. `checks.py` asks
+about overdue halves, or gives them up.
 
 `state_parts.py` loads the queue's state, and saves it at the end. The package `state` has parts of
 it. `pending.py` and `fast` encode their own parts. Only fast halves need the package `fast`.
 
-Next station: `processor.py` has `resolver/resolve/delivery/packed.py` make records of the
-decisions.
+Next station: `resolver/resolve/delivery/packed.py`, which `processor.py` calls, makes records of
+the decisions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .fast.holding import note_wishes
 from .fast.ids import NEVER
 from .intake import DecodedOps, decode_halves, decode_ops
 from .judge import Judged, judge
-from .left_ops import first_op_before_its_half, first_op_too_large, note_left
+from .left_ops import first_op_before_its_half, first_op_over_limit, note_left
 from .pending import NewHalf, Pending
 from .plan import Plan
 from .settings import StepSettings
@@ -68,7 +68,7 @@ def step(
     with_halves = decoded.before(first_op_before_its_half(decoded.ends, plan, head))
     touched = _touched(new, with_halves, parts)
     pending.load(touched, new)
-    applied = with_halves.before(first_op_too_large(with_halves.ends, pending, settings))
+    applied = with_halves.before(first_op_over_limit(with_halves.ends, pending, settings))
     head.watermark = _watermark(head, applied)
     waits = len(with_halves.records) < len(decoded.records)
     note_left(head, plan, stored_ops, len(applied.records), waits, settings)
