@@ -11,36 +11,27 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
-from resolver.audit.job import run
-from resolver.errors import TxResolverError
-from resolver.settings import load_for_command
-
-
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Audit the ledger against the protocol's rules.")
-    parser.add_argument("--config", type=Path, help="settings file (TOML)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--bootstrap-servers", help="Kafka's brokers, host:port")
-    parser.add_argument("--tables", required=True, help="folder of the tables")
-    parser.add_argument("--topics", action="store_true", help="compare with the real topics too")
-    parser.add_argument("--examples", type=int, default=10, help="violations shown of each kind")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    return parser.parse_args(arguments)
+from pipelines.command_line import parser, run
+from resolver.audit.job import run as run_audit
+from resolver.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit once and print the report."""
-    given = _arguments(arguments)
-    try:
-        options = {"bootstrap_servers": given.bootstrap_servers}
-        settings = load_for_command(given.config, given.set, options)
-        report = run(settings, given.tables, given.topics, given.examples)
-    except TxResolverError as error:
-        print(f"audit: {error}", file=sys.stderr)
-        return error.exit_code
-    print(json.dumps(report.as_json(), indent=2) if given.json else "\n".join(report.lines()))
+    command = parser("Audit the ledger against the protocol's rules.")
+    command.add_argument("--tables", required=True, help="folder of the tables")
+    command.add_argument("--topics", action="store_true", help="compare with the real topics too")
+    command.add_argument("--examples", type=int, default=10, help="violations shown of each kind")
+    command.add_argument("--json", action="store_true", help="as JSON")
+    options = command.parse_args(arguments)
+    return run("audit", options, partial(_audit, options))
+
+
+def _audit(options: argparse.Namespace, settings: Settings) -> int:
+    report = run_audit(settings, options.tables, options.topics, options.examples)
+    print(json.dumps(report.as_json(), indent=2) if options.json else "\n".join(report.lines()))
     return 0 if report.holds else 1
 
 
