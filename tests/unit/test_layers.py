@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import resolve_name
@@ -120,6 +121,14 @@ def test_every_package_has_its_place_in_the_order() -> None:
     assert folders <= set(LEVEL)
 
 
+def test_design_md_shows_this_order() -> None:
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    _, _, table = design.partition("| package of `resolver` | role |\n| --- | --- |\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    packages = [tuple(re.findall(r"`(\w+)`", row.split("|")[1])) for row in rows]
+    assert tuple(packages) == ORDER
+
+
 def test_beside_the_packages_there_are_the_errors_only() -> None:
     loose = {file.name for file in (ROOT / "resolver").glob("*.py")}
     assert loose == {"__init__.py", "__main__.py", "errors.py"}
@@ -138,7 +147,7 @@ def test_what_is_installed_imports_no_job_and_no_tool(folder: str) -> None:
         (module, each.name)
         for module in modules(folder)
         for each in imports(module)
-        if each.name.split(".")[0] != "resolver"
+        if each.name.split(".")[0] not in ("resolver", folder)
     }
     assert outside == set()
 
