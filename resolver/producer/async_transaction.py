@@ -27,9 +27,9 @@ class AsyncTransaction(Transaction):
         ```
     """
 
-    def __init__(self, verify: Verify, *given: Any) -> None:
+    def __init__(self, verify: Verify, *transaction: Any) -> None:
         """Take what `Transaction` takes, behind `verify`. Not part of the API."""
-        super().__init__(*given)
+        super().__init__(*transaction)
         self._verify = verify
 
     @overload  # type: ignore[override]  # who waits in an event loop must await

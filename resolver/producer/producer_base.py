@@ -9,7 +9,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
 from weakref import WeakSet
@@ -21,7 +21,7 @@ from .agent import Agent, AgentLimits
 from .agent.checks import check_consumer_options
 from .agent.outlet import SharedOutlet
 from .client_options import check_producer_options, client_options
-from .end_hooks import EndHook
+from .end_hooks import TransactionEnd
 from .message import Message
 from .opening import LAZY, Opened, Opening, check_connect
 from .producer_settings import ProducerSettings
@@ -56,7 +56,7 @@ class ProducerBase:
         real_topic_cache_ms: int = 60_000,
         op_max_bytes: int = 4096,
         op_linger_ms: int = 10,
-        end_hooks: Iterable[EndHook] = (),
+        end_hooks: Iterable[Callable[[TransactionEnd], None]] = (),
         kafka: Mapping[str, Any] | None = None,
         check_thread_pool_min_size: int = 1,
         check_thread_pool_max_size: int = 5,
@@ -181,8 +181,8 @@ def _close_open() -> None:
     until = time.monotonic() + _EXIT_SECONDS
     for producer in list(_open_producers):
         try:
-            left = max(0.0, until - time.monotonic())
-            producer._close(left, left / 2)
+            remaining = max(0.0, until - time.monotonic())
+            producer._close(remaining, remaining / 2)
         except Exception:
             _log.exception("the producer of group %s can't be closed", producer.group)
 

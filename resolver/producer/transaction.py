@@ -31,11 +31,6 @@ class Transaction:
 
     A producer makes it. Threads may share it.
 
-    Attributes:
-        message: The message that was sent, with its transaction id.
-        queue: Queue of the half.
-        offset: Offset of the half in its queue.
-
     Example:
         ```python
         tx = producer.begin(Message("orders.placed", b"..."))
@@ -59,8 +54,12 @@ class Transaction:
 
         `fast` is for a half that may be committed fast. Not part of the API.
         """
-        self.message = message
-        self.queue, self.offset = half_id
+        #: The message that was sent, with its transaction id.
+        self.message: Message = message
+        #: Queue of the half.
+        self.queue: int = half_id.queue
+        #: Offset of the half in its queue.
+        self.offset: int = half_id.offset
         self._half_id = half_id
         self._publisher = publisher
         self._confirm = confirm

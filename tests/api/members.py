@@ -33,12 +33,16 @@ def read_comment(constant: Attribute) -> None:
 def complete(described: Class) -> None:
     """Prepare a class for the templates, which take its members as they stand."""
     for member in map(target, list(described.all_members.values())):
-        if NOT_API in " ".join(text_of(member).split()) and member.parent:
+        if _is_hidden(member) and member.parent:
             member.parent.del_member(member.name)
-    init = described.all_members.get("__init__")
-    if init is not None:
+    init = described.all_members.get("__init__")  # where its own is deleted, the inherited
+    if init is not None and not _is_hidden(target(init)):
         _construct(described, target(init))
     _list_all_attributes(described)
+
+
+def _is_hidden(member: Object) -> bool:
+    return NOT_API in " ".join(text_of(member).split())
 
 
 def _construct(described: Class, init: Object) -> None:
@@ -105,4 +109,7 @@ def text_of(each: Object | Alias) -> str:
 
 def _attributes(described: Class) -> list[Attribute]:
     members = map(target, described.all_members.values())
-    return [each for each in members if isinstance(each, Attribute)]
+    attributes = [each for each in members if isinstance(each, Attribute)]
+    for each in attributes:
+        read_comment(each)
+    return attributes

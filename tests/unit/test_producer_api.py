@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import pytest
 
 import resolver
+import resolver.sql
+import resolver.testing
 from resolver import (
     ListenerError,
     Message,
@@ -64,6 +69,30 @@ def test_the_public_names_are_these() -> None:
         "__version__",
     ]
     assert all(hasattr(resolver, name) for name in resolver.__all__)
+
+
+@pytest.mark.parametrize("module", [resolver, resolver.sql, resolver.testing])
+def test_a_public_signature_has_public_types_only(module: ModuleType) -> None:
+    classes = [each for each in vars(module).values() if inspect.isclass(each)]
+    public = {*resolver.__all__, *resolver.sql.__all__, *resolver.testing.__all__}
+    ours = {
+        f"{each.__name__}.{name}: {word}"
+        for each in classes
+        for name, method in inspect.getmembers(each, inspect.isfunction)
+        if name == "__init__" or not name.startswith("_")
+        if "Not part of the API." not in " ".join((method.__doc__ or "").split())
+        for word in re.findall(r"\w+", " ".join(map(str, method.__annotations__.values())))
+        if word not in public and _is_ours(method.__globals__.get(word), word)
+    }
+    assert ours == set()
+
+
+def _is_ours(value: object, word: str) -> bool:
+    """Whether a word of a signature names a class, or another name for a type, of ours."""
+    if isinstance(value, TypeVar):
+        return False
+    own = getattr(value, "__module__", "").startswith("resolver")
+    return own or getattr(value, "__name__", word) != word
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 from ...protocol import Names
 from ...protocol.groups import check_group
 from ..client_options import client_options
-from ..end_hooks import EndHook
+from ..end_hooks import TransactionEnd
 from ..listener import check_listener
 from .agent import Agent
-from .asking import Submits
 from .checks import check_consumer_options
 from .limits import AgentLimits, check_whole
 from .outlet import OwnOutlet
@@ -68,13 +68,13 @@ class TransactionAgent(Agent):
         topic_prefix: str = "tx.",
         op_max_bytes: int = 4096,
         op_linger_ms: int = 10,
-        end_hooks: Iterable[EndHook] = (),
+        end_hooks: Iterable[Callable[[TransactionEnd], None]] = (),
         kafka: Mapping[str, Any] | None = None,
         check_thread_pool_min_size: int = 1,
         check_thread_pool_max_size: int = 5,
         check_request_hold_max: int = 2000,
         check_timeout_ms: int = 10_000,
-        executor: Submits | None = None,
+        executor: Executor | None = None,
     ) -> None:
         check_group(group, topic_prefix)
         check_listener(listener)
