@@ -32,7 +32,6 @@ TxResolverError
 │   └── NoSuchTransaction       no transaction has this id, or more than one (exit code 5)
 ├── OperationError              an operator's act could not be carried out, or not to its end
 │   └── ActRefused              the act does not apply to what was chosen (exit code 2)
-├── FaultError                  a fault campaign could not go on
 ├── AgentHung                   every thread of the agent waits for a listener that does not return
 └── ResolverError               the resolver can't go on
     ├── DamagedTable            a Delta table's log is not whole
@@ -397,10 +396,6 @@ class ActRefused(OperationError):
     """An operator's act does not apply to what was chosen; nothing was done."""
 
     exit_code = 2
-
-
-class FaultError(TxResolverError):
-    """A fault campaign could not go on."""
 
 
 class ResolverError(TxResolverError):
