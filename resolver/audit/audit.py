@@ -22,7 +22,7 @@ from .resumed import resumed_events
 from .rule import Rule, contradicts_ops, half_is_missing, is_auditable
 from .rules import rules
 from .small import SMALL_BYTES
-from .snapshot import Ends, Runs, Snapshot, of_no_place, queues, runs, take_snapshot
+from .snapshot import QueueEndOffsets, Runs, Snapshot, of_no_place, queues, runs, take_snapshot
 from .topics import readable
 from .transactions import by_unreadable_op, transactions
 
@@ -61,23 +61,23 @@ def audit(
     snapshot = take_snapshot(spark, folder)
     spark.conf.set("spark.sql.shuffle.partitions", str(_partitions(snapshot)))
     sources = _sources(spark, settings, snapshot, with_topics)
-    known = runs(snapshot)
+    all_runs = runs(snapshot)
     ops = read_ops(snapshot["op"], sources.quarantine, settings.topic_prefix)
     not_read = unreadable(ops).persist()
     try:
         of_queues = (
             not_read.groupBy("queue").agg(F.count("*").alias("unreadable")),
-            overdue.passed(snapshot, known, settings),
+            overdue.passed(snapshot, all_runs, settings),
         )
-        by_queue = queues(spark, snapshot, known, sources.ends, *of_queues)
-        landed = _events(snapshot, not_read, settings, known, with_topics)
-        parked = waiting(snapshot, known, with_topics)
+        by_queue = queues(spark, snapshot, all_runs, sources.end_offsets, *of_queues)
+        landed = _events(snapshot, not_read, settings, all_runs, with_topics)
+        parked = waiting(snapshot, all_runs, with_topics)
         events = [*landed, parked_events(parked), ends(ops), *sources.events]
-        rows = transactions(events, by_queue, settings, known.count)
-        judged = _judge(rows, snapshot, sources, settings, known.count)
+        rows = transactions(events, by_queue, settings, all_runs.count)
+        judged = _judge(rows, snapshot, sources, settings, all_runs.count)
         about_ops = _about_ops(sources.quarantine, not_read, settings)
         refused = compared(
-            judged.refusable(), malformed(ops), about_ops, by_queue, settings, known.count
+            judged.refusable(), malformed(ops), about_ops, by_queue, settings, all_runs.count
         )
         beside = {
             "parked": parked.count(),
@@ -100,12 +100,15 @@ def _partitions(snapshot: Snapshot) -> int:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The sources beside landed halves, ops and outcomes; `kept`, `ends`: None without topics."""
+    """The sources beside landed halves, ops and outcomes.
+
+    `kept` and `end_offsets` are None without the topics.
+    """
 
     events: list[DataFrame]
     quarantine: DataFrame
     kept: DataFrame | None
-    ends: Ends | None
+    end_offsets: QueueEndOffsets | None
 
 
 def _sources(
@@ -118,14 +121,14 @@ def _sources(
     named = delivered.real_topics(snapshot, settings.topic_prefix)
     ranges = readable(settings, named, named & delivered.committed_topics(snapshot))
     unlanded, refused = delivered.unlanded(spark, settings, snapshot)
-    stored = delivered.ends(settings)
+    end_offsets = delivered.end_offsets(settings)
     quarantine = quarantine.unionByName(refused)
     events = [*_refusals(quarantine, settings), *unlanded]
     if not ranges:
-        return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT), stored)
+        return _Sources(events, quarantine, spark.createDataFrame([], delivered.KEPT), end_offsets)
     messages = delivered.messages(spark, settings, ranges)
     kept = delivered.kept(spark, settings, ranges, messages, snapshot)
-    return _Sources([*events, messages], quarantine, kept, stored)
+    return _Sources([*events, messages], quarantine, kept, end_offsets)
 
 
 def _refusals(quarantine: DataFrame, settings: Settings) -> list[DataFrame]:
@@ -134,7 +137,7 @@ def _refusals(quarantine: DataFrame, settings: Settings) -> list[DataFrame]:
 
 
 def _events(
-    snapshot: Snapshot, not_read: DataFrame, settings: Settings, known: Runs, with_topics: bool
+    snapshot: Snapshot, not_read: DataFrame, settings: Settings, all_runs: Runs, with_topics: bool
 ) -> list[DataFrame]:
     """Return the landed events, as `transactions` takes them; `not_read` has unreadable ops."""
     prefix = settings.topic_prefix
@@ -152,7 +155,7 @@ def _events(
         F.unix_millis("decided_at").alias("decided_ms"),
         F.unix_millis("source_timestamp").alias("written_ms"),
         "by_unreadable",
-        (F.lit(with_topics) | known.is_passed()).alias("passed"),
+        (F.lit(with_topics) | all_runs.is_passed()).alias("passed"),
         "delivery",
     )
     outcomes = snapshot["resolution"].join(
@@ -175,8 +178,8 @@ def _events(
 def _about_ops(quarantine: DataFrame, not_read: DataFrame, settings: Settings) -> DataFrame:
     """Return the rows of quarantine about ops, except ops whose content Spark can't read."""
     about_ops = quarantine.where(F.col("refused_topic") == f"{settings.topic_prefix}op")
-    place = not_read.withColumnRenamed("op_offset", "refused_offset")
-    return about_ops.join(F.broadcast(place), ["queue", "refused_offset"], "left_anti")
+    not_judged = not_read.withColumnRenamed("op_offset", "refused_offset")
+    return about_ops.join(F.broadcast(not_judged), ["queue", "refused_offset"], "left_anti")
 
 
 def _judge(
@@ -208,11 +211,11 @@ class _JudgedRows:
     ) -> None:
         self._applied, self._counted = applied, list(counted)
         checked = [F.count_if(rule.checked).alias(f"rule{i}") for i, rule in enumerate(applied)]
-        counts = [F.count_if(what).alias(name) for name, what in counted.items()]
+        counts = [F.count_if(condition).alias(name) for name, condition in counted.items()]
         self._parts = (
             rows.withColumn("violations", _violated(applied))
             .withColumn("refusable", refusable_ends(settings, runs))
-            .withColumn("found", _found())
+            .withColumn("found", _part_to_keep())
             .withColumn("part", F.spark_partition_id())
             .groupBy("part")
             .agg(F.collect_list("found").alias("found"), *checked, *counts)
@@ -242,7 +245,10 @@ class _JudgedRows:
             self._parts.unpersist()
             refused.unpersist()
         return Report(
-            findings=tuple(_finding(one, checked[one], wrong.get(one, [])) for one in checked),
+            findings=tuple(
+                _finding(invariant, checked[invariant], wrong.get(invariant, []))
+                for invariant in checked
+            ),
             counts={name: sums[name] for name in self._counted} | beside,
             undeliverable=_undeliverable(snapshot, examples),
             versions=snapshot.versions,
@@ -250,10 +256,10 @@ class _JudgedRows:
         )
 
     def _violations(self, refused: DataFrame) -> DataFrame:
-        place = ("transaction_id", "half_offset")
-        own = self._parts.select(F.inline("found")).select(F.inline("violations"), *place)
+        ids = ("transaction_id", "half_offset")
+        own = self._parts.select(F.inline("found")).select(F.inline("violations"), *ids)
         name = F.lit(Invariant.QUARANTINE.value).alias("invariant")
-        others = refused.where(F.col("detail").isNotNull()).select(name, "detail", *place)
+        others = refused.where(F.col("detail").isNotNull()).select(name, "detail", *ids)
         return own.unionByName(others)
 
     def _sums(self) -> dict[str, int]:
@@ -276,34 +282,34 @@ def _violated(applied: list[Rule]) -> Column:
             for rule in applied
         ]
     )
-    return F.filter(all_rules, lambda one: one["detail"].isNotNull())
+    return F.filter(all_rules, lambda violation: violation["detail"].isNotNull())
 
 
-def _found() -> Column:
+def _part_to_keep() -> Column:
     """Return the part of a row to be kept; null if there is none."""
-    found = F.struct(
+    kept_part = F.struct(
         "queue",
         F.coalesce("half.id", "outcome.id").alias("transaction_id"),
         F.concat_ws(":", "queue", "offset").alias("half_offset"),
         "violations",
         "refusable",
     )
-    return F.when((F.size("violations") > 0) | (F.size("refusable") > 0), found)
+    return F.when((F.size("violations") > 0) | (F.size("refusable") > 0), kept_part)
 
 
 def _counts(settings: Settings) -> dict[str, Column]:
     """Return the conditions by which rows are counted beside the rules."""
-    found, half, said = F.size("resolutions"), F.col("half"), F.col("outcome")
-    open_ = F.col("is_transaction") & (found == 0)
+    outcome_count, half, outcome = F.size("resolutions"), F.col("half"), F.col("outcome")
+    open_ = F.col("is_transaction") & (outcome_count == 0)
     ended = F.col("told") | F.col("first").isNotNull()
     is_lost = half_is_missing(settings)  # a violation, as is a contradiction of the ops
-    not_judged = (found == 1) & ~is_auditable() & ~contradicts_ops(settings)
+    not_judged = (outcome_count == 1) & ~is_auditable() & ~contradicts_ops(settings)
     not_judged &= (F.col("is_transaction") | half.isNull()) & ~is_lost
-    gone = (F.col("offset") < F.col("half_first")) | (said["op_offset"] < F.col("op_first"))
+    gone = (F.col("offset") < F.col("half_first")) | (outcome["op_offset"] < F.col("op_first"))
     gone = F.coalesce(gone, F.lit(False))
     return {
         "halves": half.isNotNull(),
-        "outcomes": found > 0,
+        "outcomes": outcome_count > 0,
         "erased_messages": half["erased"],
         "refused_halves": half.isNotNull() & ~F.col("is_transaction"),
         "pending": open_ & ~ended,
@@ -346,5 +352,5 @@ def _first(violations: DataFrame, examples: int) -> dict[Invariant, list[tuple[i
 
 
 def _finding(invariant: Invariant, checked: int, wrong: list[tuple[int, Violation]]) -> Finding:
-    found = wrong[0][0] if wrong else 0
-    return Finding(invariant, checked, found, tuple(violation for _, violation in wrong))
+    violations = wrong[0][0] if wrong else 0
+    return Finding(invariant, checked, violations, tuple(violation for _, violation in wrong))

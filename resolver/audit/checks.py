@@ -18,21 +18,21 @@ def no_check_after(runs: int) -> Rule:
     A rebuild counts from the beginning again. Then only a check that was also written later came
     after.
     """
-    said = F.col("outcome")
+    outcome = F.col("outcome")
 
     def is_after(check: Column) -> Column:
-        later = check["written_ms"] > said["written_ms"]
-        return (check["number"] > said["checks"]) & (F.lit(runs == 1) | later)
+        later = check["written_ms"] > outcome["written_ms"]
+        return (check["number"] > outcome["checks"]) & (F.lit(runs == 1) | later)
 
     after = F.get(F.filter("checks", is_after), F.lit(0))
-    checked = said.isNotNull() & (F.size("checks") > 0)
-    what = F.concat(
+    checked = outcome.isNotNull() & (F.size("checks") > 0)
+    violation = F.concat(
         F.lit("check "),
         after["number"].cast("string"),
-        F.concat(F.lit(" after "), said["outcome"], F.lit(", which knows of ")),
-        said["checks"].cast("string"),
+        F.concat(F.lit(" after "), outcome["outcome"], F.lit(", which knows of ")),
+        outcome["checks"].cast("string"),
     )
-    return Rule(Invariant.NO_CHECK_AFTER, checked, F.when(checked & after.isNotNull(), what))
+    return Rule(Invariant.NO_CHECK_AFTER, checked, F.when(checked & after.isNotNull(), violation))
 
 
 def check_max(settings: Settings, runs: int) -> Rule:
@@ -41,7 +41,7 @@ def check_max(settings: Settings, runs: int) -> Rule:
     No more checks are counted than the limit. No more are answered than sent. No check is sent
     twice.
     """
-    said, most = F.col("outcome"), settings.transaction_check_max
+    outcome, most = F.col("outcome"), settings.transaction_check_max
     numbers = F.transform("checks", lambda check: check["number"])
     repeated = F.size(numbers) > F.size(F.array_distinct(numbers)) * runs
     sent = F.array_max(numbers) if settings.count_unanswered_checks else F.lit(None).cast("int")
@@ -49,19 +49,19 @@ def check_max(settings: Settings, runs: int) -> Rule:
     unreadable = F.coalesce("unreadable", F.lit(0))
     by_ends = F.size(F.filter("ends", _may_have_answered)) + unreadable
     is_told = is_auditable() & _answers_have_landed(settings)
-    unsaid = said.isNotNull() & (said["checks"].isNull() | said["answered"].isNull())
+    unsaid = outcome.isNotNull() & (outcome["checks"].isNull() | outcome["answered"].isNull())
     detail = first_wrong(
         (unsaid, "the outcome does not say how many checks were sent, or answered"),
         (F.greatest(counted(settings), sent) > most, f"more than {most} counted checks"),
-        (said["answered"] > said["checks"], "more checks answered than sent"),
-        (is_told & (said["answered"] > by_ends), "more checks answered than there are answers"),
+        (outcome["answered"] > outcome["checks"], "more checks answered than sent"),
+        (is_told & (outcome["answered"] > by_ends), "more checks answered than there are answers"),
         (repeated, "a check was sent twice"),
     )
     if runs == 1 and not settings.count_unanswered_checks:
         detail = F.coalesce(
             detail, F.when(_asked_on(settings), f"asked on after more than {most} answers")
         )
-    return Rule(Invariant.CHECK_MAX, said.isNotNull() | (F.size("checks") > 0), detail)
+    return Rule(Invariant.CHECK_MAX, outcome.isNotNull() | (F.size("checks") > 0), detail)
 
 
 def _asked_on(settings: Settings) -> Column:
@@ -73,24 +73,27 @@ def _asked_on(settings: Settings) -> Column:
     """
     answers = F.filter("ends", lambda end: end["from_check"] & fits(end))
     times = F.concat(
-        F.transform("checks", lambda check: _at(check["written_ms"], is_answer=False)),
-        F.transform(answers, lambda answer: _at(answer["stored_ms"], is_answer=True)),
+        F.transform("checks", lambda check: _event(check["written_ms"], is_answer=False)),
+        F.transform(answers, lambda answer: _event(answer["stored_ms"], is_answer=True)),
     )
 
-    def then(known: Column, one: Column) -> Column:
-        after = one["ms"] > known["ms"] + settings.broker_clock_skew_ms
-        beyond = known["answered"] > settings.transaction_check_max
+    def next_turn(turn: Column, event: Column) -> Column:
+        after = event["ms"] > turn["ms"] + settings.broker_clock_skew_ms
+        beyond = turn["answered"] > settings.transaction_check_max
         return (
-            F.when(~after | (one["is_answer"] != known["is_asked"]), known)
-            .when(one["is_answer"], _turn(known["answered"] + 1, False, one["ms"], known["beyond"]))
-            .otherwise(_turn(known["answered"], True, one["ms"], beyond))
+            F.when(~after | (event["is_answer"] != turn["is_asked"]), turn)
+            .when(
+                event["is_answer"],
+                _turn(turn["answered"] + 1, False, event["ms"], turn["beyond"]),
+            )
+            .otherwise(_turn(turn["answered"], True, event["ms"], beyond))
         )
 
     begin = _turn(F.lit(0), False, F.lit(-(1 << 60)).cast("bigint"), F.lit(False))
-    return F.aggregate(F.array_sort(times), begin, then, lambda known: known["beyond"])
+    return F.aggregate(F.array_sort(times), begin, next_turn, lambda turn: turn["beyond"])
 
 
-def _at(ms: Column, is_answer: bool) -> Column:
+def _event(ms: Column, is_answer: bool) -> Column:
     return F.struct(ms.alias("ms"), F.lit(is_answer).alias("is_answer"))
 
 
@@ -116,9 +119,9 @@ def _may_have_answered(end: Column) -> Column:
 
 def _answers_have_landed(settings: Settings) -> Column:
     """Whether all ops that were read before the outcome was written have landed."""
-    said = F.col("outcome")
-    written_by = said["written_ms"] + settings.broker_clock_skew_ms
-    return said["op_offset"].isNotNull() | yes(F.col("op_ms") > written_by)
+    outcome = F.col("outcome")
+    written_by = outcome["written_ms"] + settings.broker_clock_skew_ms
+    return outcome["op_offset"].isNotNull() | yes(F.col("op_ms") > written_by)
 
 
 def counted(settings: Settings) -> Column:

@@ -95,8 +95,8 @@ def copies_rule(settings: Settings) -> Rule:
         return ~same | ~check["to"].eqNullSafe(half["group"])
 
     def differs(copies: str, bits: str) -> Column:
-        # The tables don't show any more which name of a header is no UTF-8.
-        changed = F.exists(copies, lambda one: yes(one["content"] != sent[bits]))
+        # The tables don't show which names of headers are not UTF-8.
+        changed = F.exists(copies, lambda copied: yes(copied["content"] != sent[bits]))
         return ~half["doubtful"] & changed
 
     detail = first_wrong(

@@ -16,7 +16,7 @@ from .copies import discard_events
 from .halves import content
 from .report import Invariant
 from .rule import Rule, first_wrong, is_auditable, yes
-from .snapshot import Ends, Snapshot
+from .snapshot import QueueEndOffsets, Snapshot
 from .topics import Ranges, compacted, readable, records, stored
 from .transactions import is_fast
 
@@ -39,8 +39,8 @@ def committed_topics(snapshot: Snapshot) -> set[str]:
 def messages(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFrame:
     """Return queue, offset and struct `message` of each record that names its half."""
     headers = F.col("headers")
-    at = header_last(n.HALF_OFFSET, headers)
-    found = records(spark, settings, ranges).where(F.exists(headers, _names_its_half))
+    half_id = header_last(n.HALF_OFFSET, headers)
+    naming_halves = records(spark, settings, ranges).where(F.exists(headers, _names_its_half))
     # If the topic has LogAppendTime, the timestamp says nothing of the half.
     stamped = F.when(F.col("timestampType") == 0, F.unix_millis("timestamp"))
     message = F.struct(
@@ -51,8 +51,10 @@ def messages(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFra
         stamped.alias("stamped_ms"),
         content(headers).alias("content"),
     )
-    return found.select(
-        queue_of(at).alias("queue"), offset_of(at).alias("offset"), message.alias("message")
+    return naming_halves.select(
+        queue_of(half_id).alias("queue"),
+        offset_of(half_id).alias("offset"),
+        message.alias("message"),
     )
 
 
@@ -66,8 +68,8 @@ def kept(
     """Return `KEPT`: messages that Kafka has deleted, or compacted, are not missed.
 
     A partition's messages stand in the order in which they were decided. So each message decided
-    later than the first that is left must be there. So must each that a producer has delivered, if
-    its half was stored when the outcome of one that is left had been written.
+    after the first one that Kafka still has must be there too. A message that its producer
+    delivered must be there if its half was stored after that first one's outcome was written.
     """
     never = (_NEVER, _NEVER)
     since = dict.fromkeys(ranges, (-1, -1)) | dict.fromkeys(compacted(settings, ranges), never)
@@ -78,12 +80,12 @@ def kept(
         if first > 0
     ]
     if cut:
-        left = _first_decided(spark, cut, messages, snapshot)
-        for place in cut:
-            decided_ms, written_ms = left.get(place, never)
-            until, fast_until = since[place[0]]
+        first_times = _first_decided(spark, cut, messages, snapshot)
+        for topic, partition in cut:
+            decided_ms, written_ms = first_times.get((topic, partition), never)
+            until, fast_until = since[topic]
             fast = written_ms + settings.broker_clock_skew_ms
-            since[place[0]] = (max(until, decided_ms), max(fast_until, fast))
+            since[topic] = (max(until, decided_ms), max(fast_until, fast))
     return spark.createDataFrame([(topic, *times) for topic, times in since.items()], KEPT)
 
 
@@ -99,7 +101,7 @@ def unlanded(
     tables = (RESOLUTION, DISCARDED, QUARANTINE, PARKED)
     topics = [prefix + table.topic for table in tables]
     ranges = readable(settings, topics, topics)
-    _see_there(topics, ranges)
+    _refuse_missing(topics, ranges)
     outcomes, discards, refused, parked = (
         table.rows(
             records(spark, settings, _behind(snapshot[table.name], ranges, prefix + table.topic))
@@ -114,43 +116,51 @@ def unlanded(
     return events, refused
 
 
-def ends(settings: Settings) -> Ends:
-    """Return how many halves and ops Kafka has stored by now, including deleted records."""
+def end_offsets(settings: Settings) -> QueueEndOffsets:
+    """Return the present end offsets of the half and op topics, by `half` and `op`, and queue."""
     names = n.Names(settings.topic_prefix)
     topics = {"half": names.half, "op": names.op}
-    found = stored(settings, topics.values())
-    _see_there(topics.values(), found)
-    return {what: found[topic] for what, topic in topics.items()}
+    by_topic = stored(settings, topics.values())
+    _refuse_missing(topics.values(), by_topic)
+    return {kind: by_topic[topic] for kind, topic in topics.items()}
 
 
 def delivery_rules() -> list[Rule]:
     """Return the rules about the real topics; the row has its topic's `kept_ms`."""
-    said, half = F.col("outcome"), F.col("half")
+    outcome, half = F.col("outcome"), F.col("half")
     own = own_messages()
-    found, one = F.size(own), F.get(own, F.lit(0))
-    committed = said["outcome"] == "COMMIT"
-    known = F.coalesce(F.col("is_transaction"), F.lit(False))
+    count, message = F.size(own), F.get(own, F.lit(0))
+    committed = outcome["outcome"] == "COMMIT"
+    is_transaction = F.coalesce(F.col("is_transaction"), F.lit(False))
     must_be = _must_be()
     delivered = first_wrong(
-        (known & (found > 1), F.concat(found.cast("string"), F.lit(" messages"))),
-        (must_be & (found == 0), "COMMIT, and no message"),
-        (known & (one["content"] != half["content"]), _at(one, "another key, body or header")),
-        (known & (one["stamped_ms"] != half["stored_ms"]), _at(one, "another timestamp")),
+        (is_transaction & (count > 1), F.concat(count.cast("string"), F.lit(" messages"))),
+        (must_be & (count == 0), "COMMIT, and no message"),
         (
-            known & (one["partition"] != half["real_qid"]),
-            _at(one, "not in the partition asked for"),
+            is_transaction & (message["content"] != half["content"]),
+            _text_at(message, "another key, body or header"),
+        ),
+        (
+            is_transaction & (message["stamped_ms"] != half["stored_ms"]),
+            _text_at(message, "another timestamp"),
+        ),
+        (
+            is_transaction & (message["partition"] != half["real_qid"]),
+            _text_at(message, "not in the partition asked for"),
         ),
     )
-    others = said.isNotNull() & ~committed
+    others = outcome.isNotNull() & ~committed
     is_open = F.col("is_transaction") & (F.size("resolutions") == 0) & ~F.col("told")
     is_open &= ~_may_be_delivered()
     # A half that was refused, and has an outcome after a rebuild, may be committed.
     is_refused = ~F.col("is_transaction") & ~F.col("told")
     is_other = F.coalesce(others | is_open | is_refused, F.lit(False))
     is_other = is_other & half.isNotNull() & F.col("kept_ms").isNotNull()
-    why = F.coalesce(said["outcome"], F.when(is_open, "no outcome").otherwise("refused"))
-    ghost = F.when(is_other & (found > 0), F.concat(why, F.lit(", and "), _at(one, "a message")))
-    checked = F.coalesce(must_be | (known & (found > 0) & ~is_other), F.lit(False))
+    why = F.coalesce(outcome["outcome"], F.when(is_open, "no outcome").otherwise("refused"))
+    ghost = F.when(
+        is_other & (count > 0), F.concat(why, F.lit(", and "), _text_at(message, "a message"))
+    )
+    checked = F.coalesce(must_be | (is_transaction & (count > 0) & ~is_other), F.lit(False))
     return [
         Rule(Invariant.DELIVERED, checked, F.when(~is_other, delivered)),
         Rule(Invariant.NOT_DELIVERED, is_other, ghost),
@@ -167,10 +177,10 @@ def delivery_counts() -> dict[str, Column]:
     }
 
 
-def _see_there(topics: Iterable[str], found: Collection[str]) -> None:
+def _refuse_missing(topics: Iterable[str], existing: Collection[str]) -> None:
     """Raise `AuditError` if one of the resolver's topics is not in Kafka."""
     for topic in topics:
-        if topic not in found:
+        if topic not in existing:
             raise AuditError(
                 f"Kafka has no topic {topic}",
                 remedy="give the brokers and the topic_prefix that the tables landed from",
@@ -179,11 +189,11 @@ def _see_there(topics: Iterable[str], found: Collection[str]) -> None:
 
 def _must_be() -> Column:
     """Whether there must be a message; null if its topic was not read."""
-    said = F.col("outcome")
-    by_producer = said["stored_ms"] > F.col("kept_fast_ms")
-    is_kept = said["decided_ms"] > F.col("kept_ms")
-    is_kept = F.when(said["delivery"].isNotNull(), by_producer).otherwise(is_kept)
-    return (said["outcome"] == "COMMIT") & is_auditable() & is_kept
+    outcome = F.col("outcome")
+    by_producer = outcome["stored_ms"] > F.col("kept_fast_ms")
+    is_kept = outcome["decided_ms"] > F.col("kept_ms")
+    is_kept = F.when(outcome["delivery"].isNotNull(), by_producer).otherwise(is_kept)
+    return (outcome["outcome"] == "COMMIT") & is_auditable() & is_kept
 
 
 def _may_be_delivered() -> Column:
@@ -195,13 +205,15 @@ def own_messages() -> Column:
     """Return the messages of the row's half in its topic."""
     half = F.col("half")
     return F.filter(
-        "messages", lambda one: (one["topic"] == half["topic"]) & (one["id"] == half["id"])
+        "messages",
+        lambda message: (message["topic"] == half["topic"]) & (message["id"] == half["id"]),
     )
 
 
-def _at(message: Column, what: str) -> Column:
-    place = F.concat_ws(":", message["topic"], message["partition"], message["offset"])
-    return F.concat(F.lit(f"{what}, at "), place)
+def _text_at(message: Column, text: str) -> Column:
+    """Return a text that also names the message's topic, partition and offset."""
+    record = F.concat_ws(":", message["topic"], message["partition"], message["offset"])
+    return F.concat(F.lit(f"{text}, at "), record)
 
 
 def _names_its_half(header: Column) -> Column:
@@ -217,7 +229,10 @@ def _named(table: DataFrame) -> set[str]:
 def _first_decided(
     spark: SparkSession, cut: list[tuple[str, int]], messages: DataFrame, snapshot: Snapshot
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return when the first of the messages left in each partition was decided, and written."""
+    """Return by partition the earliest times, in ms, of the messages that Kafka still has.
+
+    The first is when a message was decided, the second when its outcome was written.
+    """
     places = spark.createDataFrame(cut, "topic string, partition int")
     outcomes = snapshot["resolution"].select(
         "topic",

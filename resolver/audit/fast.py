@@ -12,15 +12,15 @@ from .transactions import is_fast
 
 
 def twice_events(quarantine: DataFrame) -> DataFrame:
-    """Return queue, offset and `twice`: each op by which a message is out once too often."""
-    found = quarantine.where(F.col("reason") == "DELIVERED_TWICE")
-    return found.select("queue", "offset", F.col("refused_offset").alias("twice"))
+    """Return queue, offset and `twice`: each op that is refused as DELIVERED_TWICE."""
+    delivered_twice = quarantine.where(F.col("reason") == "DELIVERED_TWICE")
+    return delivered_twice.select("queue", "offset", F.col("refused_offset").alias("twice"))
 
 
 def not_twice_rule() -> Rule:
-    """Return the rule that no producer delivers a message of which something else has decided.
+    """Return the rule that no producer delivers a message that another end has decided.
 
-    Producers have to see to it: the resolver can only refuse the op, as the message is out.
+    Only producers can keep to it: when the resolver refuses the op, the message is already out.
     """
     by = F.array_sort(F.array_distinct("twices"))
     is_out = F.size(by) > 0
@@ -33,8 +33,8 @@ def not_twice_rule() -> Rule:
 def revoked_rule(settings: Settings) -> Rule:
     """Return the rule that no half with a fast id is asked about, or given up, too early.
 
-    That is before its producer can't deliver it any more. The revocation may be yet to land, or be
-    kept no longer: the resolver forgets one that nothing needs after `file_reserved_hours`.
+    It is too early while its producer may still deliver it. The revocation may be yet to land, or
+    be kept no longer: the resolver forgets one that nothing needs after `file_reserved_hours`.
     """
     written = [first_written(events) for events in ("checks", "discards")]
     by_ms = F.least(*written) + settings.broker_clock_skew_ms
@@ -44,12 +44,12 @@ def revoked_rule(settings: Settings) -> Rule:
     )
     is_missing = freed.isNull() & (F.col("op_ms") > by_ms) & is_kept
     checked = F.col("is_transaction") & is_fast() & by_ms.isNotNull()
-    what = F.concat(
+    violation = F.concat(
         F.when(F.size("checks") > 0, "asked about").otherwise("given up"),
         F.lit(" before its fast id was revoked: "),
         half["fast_id"],
     )
-    wrong = first_wrong((is_missing | (freed["stored_ms"] > by_ms), what))
+    wrong = first_wrong((is_missing | (freed["stored_ms"] > by_ms), violation))
     return Rule(Invariant.REVOKED, yes(checked), F.when(yes(checked), wrong))
 
 

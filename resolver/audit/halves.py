@@ -65,7 +65,7 @@ def unless_erased(bits: Column) -> Column:
 def read(rows: DataFrame) -> DataFrame:
     """Return rows with their headers as the resolver reads them, for the functions below.
 
-    Once for each row: each function would else read them again.
+    Do so once for each row: otherwise each function would read them again.
     """
     headers = F.transform(
         F.coalesce("headers", F.array().cast(HEADERS)),
@@ -136,5 +136,5 @@ def _one_number(name: str) -> Column:
 
 
 def _values(name: str) -> Column:
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.transform(found, lambda header: header["value"])
+    matching = F.filter("headers", lambda header: header["key"] == name)
+    return F.transform(matching, lambda header: header["value"])

@@ -1,6 +1,6 @@
-"""Keeps what an audit found, in a table beside those that it audited: who watches reads it there.
+"""Keeps the numbers of an audit in a table beside the audited tables, for the metrics.
 
-A row has numbers only. The examples are for people who run the audit.
+A row has no examples: these are for people who run the audit.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def revocations(ops: DataFrame) -> DataFrame:
     revoked = F.struct(
         F.col("source_offset").alias("op_offset"), F.unix_millis("stored_at").alias("stored_ms")
     )
-    found = ops.where(F.col("fast_id").isNotNull()).groupBy("queue", "fast_id")
-    return found.agg(F.min(revoked).alias("revoked"))
+    by_fast_id = ops.where(F.col("fast_id").isNotNull()).groupBy("queue", "fast_id")
+    return by_fast_id.agg(F.min(revoked).alias("revoked"))
 
 
 def unreadable(ops: DataFrame) -> DataFrame:

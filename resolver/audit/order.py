@@ -14,16 +14,16 @@ from .transactions import is_fast
 def with_op_before(rows: DataFrame) -> DataFrame:
     """Add `op_before`: the greatest op of the messages of the row's queue before its message.
 
-    Only messages of the same partition of a real topic count. Those that a producer has delivered
-    keep the order among each other alone. Null if there is none before it.
+    Only messages of the same partition of a real topic count. Messages that a producer delivered
+    by one fast id are compared with each other alone. Null if no message is before it.
     """
-    one = _message()
+    message = _message()
     # A row without a message is alone: all such rows of a queue would be one task's.
-    alone = F.when(one.isNull(), F.col("offset"))
+    alone = F.when(message.isNull(), F.col("offset"))
     by_producer = F.when(F.col("outcome.delivery").isNotNull(), F.col("half.fast_id"))
     before = (
-        Window.partitionBy("queue", one["topic"], one["partition"], by_producer, alone)
-        .orderBy(one["offset"])
+        Window.partitionBy("queue", message["topic"], message["partition"], by_producer, alone)
+        .orderBy(message["offset"])
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     return rows.withColumn("op_before", F.max(_op()).over(before))
@@ -37,8 +37,8 @@ def order_rule(runs: int) -> Rule:
     checked = F.coalesce(_op().isNotNull() & F.col("op_before").isNotNull(), F.lit(False))
     checked &= F.lit(runs == 1)
     is_behind = checked & (_op() < F.col("op_before"))
-    what = F.concat(F.lit("ended by op "), op_of(_op()), F.lit(", behind a message of op "))
-    detail = first_wrong((is_behind, F.concat(what, op_of(F.col("op_before")))))
+    text = F.concat(F.lit("ended by op "), op_of(_op()), F.lit(", behind a message of op "))
+    detail = first_wrong((is_behind, F.concat(text, op_of(F.col("op_before")))))
     return Rule(Invariant.IN_ORDER, checked, detail)
 
 
@@ -53,7 +53,7 @@ def _op() -> Column:
 
     It is null, too, for one that its producer might have delivered: its end may have waited.
     """
-    said, first = F.col("outcome"), F.col("first.op_offset")
-    is_certain = (said["outcome"] == "COMMIT") & (said["op_offset"] == first)
-    is_certain &= ~is_fast() | said["delivery"].isNotNull()
+    outcome, first = F.col("outcome"), F.col("first.op_offset")
+    is_certain = (outcome["outcome"] == "COMMIT") & (outcome["op_offset"] == first)
+    is_certain &= ~is_fast() | outcome["delivery"].isNotNull()
     return F.when(is_certain & _message().isNotNull(), first)

@@ -62,9 +62,9 @@ def groups(snapshot: Snapshot, settings: Settings) -> DataFrame:
 def overdue_rule(settings: Settings, runs: int) -> Rule:
     """Return the rule; the row has its group's `asked_since_ms`.
 
-    An end of a half with a fast id may wait until that is revoked. Then it is due itself.
+    An end of a half with a fast id may wait until the fast id is revoked. Then the end is due.
     """
-    said, first, deadline = F.col("outcome"), F.col("first"), first_deadline_ms(settings)
+    outcome, first, deadline = F.col("outcome"), F.col("first"), first_deadline_ms(settings)
     has_outcome = (F.size("resolutions") > 0) | F.col("told")
     is_open = F.col("is_transaction") & ~has_outcome & (first.isNull() | may_wait(first))
     is_passed = (F.col("offset") <= F.col("passed_half")) & (_due(settings) < F.col("passed_ms"))
@@ -72,8 +72,8 @@ def overdue_rule(settings: Settings, runs: int) -> Rule:
     sent = F.size("checks").cast("string")
     # In a batch, ends come before checks. No check is sent before the watermark is past the
     # deadline. The watermark was not past it when this end had been read.
-    in_time = (first["op_offset"] == said["op_offset"]) & (first["watermark_ms"] <= deadline)
-    asked = yes(is_auditable() & (said["checks"] > 0))
+    in_time = (first["op_offset"] == outcome["op_offset"]) & (first["watermark_ms"] <= deadline)
+    asked = yes(is_auditable() & (outcome["checks"] > 0))
     detail = first_wrong(
         (
             is_open & is_passed,
@@ -109,7 +109,7 @@ def _due(settings: Settings) -> Column:
 
     A check that can't be written because its topic does not exist yet is left out, and counts as
     sent. So a group's halves are due again when the group's first check was written. If the group
-    has no check, its halves are to be given up. A half with a fast id is due once that is revoked.
+    has no check, its halves are to be given up. A half with a fast id is due once it is revoked.
     """
     given_up = F.col("half.stored_ms") + settings.file_reserved_ms
     last = F.array_max(F.transform("checks", lambda check: check["written_ms"]))
@@ -121,7 +121,10 @@ def _due(settings: Settings) -> Column:
 
 
 def _shares(snapshot: Snapshot, settings: Settings) -> DataFrame:
-    """Return by queue the fewest checks of one group that a batch sends, if so many are due."""
+    """Return by queue `share`: the least number of checks that a batch sends for one group.
+
+    A batch sends fewer only if fewer are due.
+    """
     most = F.lit(max(1, settings.max_checks_per_batch // settings.queues))
     of_bytes = F.floor(F.lit(settings.max_bytes_per_trigger // settings.queues) / F.col("largest"))
     halves = (
@@ -151,7 +154,7 @@ def _at_most_bytes() -> Column:
         F.coalesce("headers", F.array()),
         lambda header: _bytes(header["key"]) + _bytes(header["value"]) + _OVERHEAD,
     )
-    size = F.aggregate(headers, F.lit(_OVERHEAD), lambda total, one: total + one)
+    size = F.aggregate(headers, F.lit(_OVERHEAD), lambda total, header_size: total + header_size)
     return size + _bytes(F.col("key")) + _bytes(F.col("value"))
 
 
@@ -182,7 +185,7 @@ def _batches(snapshot: Snapshot, runs: Runs) -> DataFrame:
 
 def _checks(snapshot: Snapshot, settings: Settings) -> DataFrame:
     # Another broker's clock has stamped the check; this clock may be behind.
-    at = F.unix_millis("source_timestamp") + settings.broker_clock_skew_ms
+    at_ms = F.unix_millis("source_timestamp") + settings.broker_clock_skew_ms
     return snapshot["check"].select(
-        "queue", at.alias("at_ms"), F.lit(1).cast("bigint").alias("handled")
+        "queue", at_ms.alias("at_ms"), F.lit(1).cast("bigint").alias("handled")
     )

@@ -23,7 +23,7 @@ _REFUSABLE = (
 def refusable_ends(settings: Settings, runs: int) -> Column:
     """Return, for a transaction's row, its ends as `_REFUSABLE`, without the end that won."""
     others = F.filter("ends", lambda end: ~_has_won(end))
-    # Once for each end: what decides between reasons would else compute it again and again.
+    # Compute `before` once for each end: `_reasons` uses it many times.
     pairs = F.transform(
         others, lambda end: F.struct(end.alias("end"), _before(end).alias("before"))
     )
@@ -37,8 +37,8 @@ def unknown_events(quarantine: DataFrame) -> DataFrame:
     unknown = F.struct(
         F.col("refused_offset").alias("op_offset"), F.col("element").alias("position")
     )
-    found = quarantine.where(F.col("reason") == "UNKNOWN_HALF")
-    return found.select("queue", "offset", unknown.alias("unknown"))
+    of_unknown_halves = quarantine.where(F.col("reason") == "UNKNOWN_HALF")
+    return of_unknown_halves.select("queue", "offset", unknown.alias("unknown"))
 
 
 def _has_won(end: Column) -> Column:
@@ -50,16 +50,16 @@ def _has_won(end: Column) -> Column:
 
 def _refusable(end: Column, before: Column, settings: Settings, runs: int) -> Column:
     reasons, needed = _reasons(end, before, settings, runs)
-    said, place = F.col("outcome"), F.greatest(end["op_offset"], before["op_offset"])
+    outcome, last_op = F.col("outcome"), F.greatest(end["op_offset"], before["op_offset"])
     # An end that was made up before its half was stored: it fits no half that was stored later.
-    then = F.col("half.stored_ms") + settings.broker_clock_skew_ms
-    early = came_early(end) | (~fits(end) & (end["stored_ms"] <= then))
+    half_ms = F.col("half.stored_ms") + settings.broker_clock_skew_ms
+    early = came_early(end) | (~fits(end) & (end["stored_ms"] <= half_ms))
     # Its half may be refused, and the refusal may be yet to land.
-    unsure = said.isNull() & ~decided(place)
+    unsure = outcome.isNull() & ~decided(last_op)
     forgotten = F.when(early | unsure, F.lit(0)).otherwise(
-        said["decided_ms"] + settings.file_reserved_ms - settings.broker_clock_skew_ms
+        outcome["decided_ms"] + settings.file_reserved_ms - settings.broker_clock_skew_ms
     )
-    is_decided = decided(place) | (
+    is_decided = decided(last_op) | (
         is_not_stored("half", F.col("offset")) & yes(end["op_offset"] <= F.col("decided_op"))
     )
     is_told = needed & is_decided & ~by_unreadable_op() & ~may_have_lost_ops(runs)
@@ -87,22 +87,22 @@ def _reasons(end: Column, before: Column, settings: Settings, runs: int) -> tupl
     is_discard = F.coalesce(F.col("outcome.outcome") == "DISCARD", F.lit(False))
     maybe = is_discard | F.col("outcome").isNull()
     conflict = F.when(end["delivered"], "DELIVERED_TWICE").otherwise("CONFLICTING_END")
-    known = F.col("is_transaction")
+    is_transaction = F.col("is_transaction")
     is_of_none = half_should_be_there() | is_not_stored("half", F.col("offset"))
     faulty = is_first & fault.isNotNull()
     differs = (end["state"] != before["state"]) | (end["delivered"] & ~before["delivered"])
     is_illegal = end["delivered"] & ~is_fast()
     conflicts = asks & (is_discard | is_illegal | (~is_first & differs))
     reasons = (
-        F.when(~known & ~is_of_none, F.lit(None).cast("array<string>"))
-        .when(~known, F.array(F.lit("UNKNOWN_HALF")))
+        F.when(~is_transaction & ~is_of_none, F.lit(None).cast("array<string>"))
+        .when(~is_transaction, F.array(F.lit("UNKNOWN_HALF")))
         .when(faulty & maybe, F.array(fault, conflict))
         .when(faulty, F.array(fault))
         .when(asks & (maybe | conflicts), F.array(conflict))
         .otherwise(F.array().cast("array<string>"))
     )
     needed = (
-        F.when(~known, is_of_none & F.lit(runs == 1))
+        F.when(~is_transaction, is_of_none & F.lit(runs == 1))
         .when(faulty, ~maybe | asks)
         .otherwise(conflicts)
     )
@@ -116,16 +116,16 @@ def _before(end: Column) -> Column:
     message is compared with no kept one.
     """
 
-    def place(one: Column) -> Column:
-        return F.struct(one["op_offset"], one["position"])
+    def position(element: Column) -> Column:
+        return F.struct(element["op_offset"], element["position"])
 
     first, kept = F.col("first"), F.col("kept")
-    is_kept = F.col("waits") & (place(end) >= place(kept)) & ~end["delivered"]
+    is_kept = F.col("waits") & (position(end) >= position(kept)) & ~end["delivered"]
     counts = ~end["delivered"] | first["delivered"] | (end["op_offset"] > F.col("counts_at"))
-    is_after = (place(end) > place(first)) & counts
+    is_after = (position(end) > position(first)) & counts
     return F.when(
-        first.isNotNull() & (is_after | (is_kept & (place(end) == place(kept)))), first
-    ).when(is_kept & (place(end) > place(kept)), kept)
+        first.isNotNull() & (is_after | (is_kept & (position(end) == position(kept)))), first
+    ).when(is_kept & (position(end) > position(kept)), kept)
 
 
 def compared(
@@ -141,8 +141,10 @@ def compared(
     `refusable` has queue and the fields of `_REFUSABLE`. `malformed` is the result of
     `ops.malformed`. `quarantine` has the table's rows about ops.
     """
-    found = _found(quarantine).join(_wanted(refusable, malformed, queues), _PLACE, "full")
-    return found.join(F.broadcast(queues), "queue", "left").select(
+    in_quarantine = _in_quarantine(quarantine).join(
+        _wanted(refusable, malformed, queues), _ELEMENT_KEY, "full"
+    )
+    return in_quarantine.join(F.broadcast(queues), "queue", "left").select(
         "queue",
         F.coalesce("wanted.transaction_id", "found_id").alias("transaction_id"),
         F.coalesce("wanted.half_offset", "found_half_offset").alias("half_offset"),
@@ -151,14 +153,14 @@ def compared(
     )
 
 
-_PLACE = ["queue", "op_offset", "element"]
+_ELEMENT_KEY = ["queue", "op_offset", "element"]
 
 
-def _found(quarantine: DataFrame) -> DataFrame:
+def _in_quarantine(quarantine: DataFrame) -> DataFrame:
     return (
         quarantine.withColumn("op_offset", F.col("refused_offset"))
         .withColumn("element", F.coalesce("element", F.lit(WHOLE)))
-        .groupBy(*_PLACE)
+        .groupBy(*_ELEMENT_KEY)
         .agg(
             F.collect_list(
                 F.struct("reason", F.unix_millis("source_timestamp").alias("written_ms"))
@@ -184,27 +186,29 @@ def _wanted(refusable: DataFrame, malformed: DataFrame, queues: DataFrame) -> Da
         F.lit(None).cast("string").alias("half_offset"),
     )
     wanted = F.struct("reasons", "needed", "forgotten_ms", "transaction_id", "half_offset")
-    return refusable.select(*alike.columns).union(alike).select(*_PLACE, wanted.alias("wanted"))
+    return (
+        refusable.select(*alike.columns).union(alike).select(*_ELEMENT_KEY, wanted.alias("wanted"))
+    )
 
 
 def _detail(settings: Settings, runs: int) -> Column:
     """Return the violation in words; null if there is none."""
-    wanted, found = F.col("wanted"), F.size("reasons")
+    wanted, count = F.col("wanted"), F.size("reasons")
     first = F.get("reasons", F.lit(0))["reason"]
     op_offset = F.col("op_offset")
-    told_ms = F.array_min(F.transform("reasons", lambda said: said["written_ms"]))
+    told_ms = F.array_min(F.transform("reasons", lambda refusal: refusal["written_ms"]))
     is_kept = yes(op_offset.between(F.col("op_first"), F.col("op_last")))
     is_nothing = wanted.isNull() & never_stored("op", op_offset, told_ms, settings)
     may_be = F.array_join(wanted["reasons"], " or ")
 
-    def is_legal(said: Column) -> Column:
-        forgotten = (said["reason"] == "UNKNOWN_HALF") & (
-            said["written_ms"] > wanted["forgotten_ms"]
+    def is_legal(refusal: Column) -> Column:
+        forgotten = (refusal["reason"] == "UNKNOWN_HALF") & (
+            refusal["written_ms"] > wanted["forgotten_ms"]
         )
-        named = F.array_contains(wanted["reasons"], said["reason"])
+        named = F.array_contains(wanted["reasons"], refusal["reason"])
         return wanted["reasons"].isNull() | named | F.coalesce(forgotten, F.lit(False))
 
-    illegal = F.get(F.filter("reasons", lambda said: ~is_legal(said)), F.lit(0))["reason"]
+    illegal = F.get(F.filter("reasons", lambda refusal: ~is_legal(refusal)), F.lit(0))["reason"]
     without_cause = wanted.isNull() | (F.size(wanted["reasons"]) == 0)
     return (
         F.when(
@@ -214,7 +218,7 @@ def _detail(settings: Settings, runs: int) -> Column:
                 F.concat(F.coalesce(may_be, F.lit("refused")), F.lit(", not in quarantine")),
             ),
         )
-        .when(found > runs, F.concat(found.cast("string"), F.lit(" times in quarantine")))
+        .when(count > runs, F.concat(count.cast("string"), F.lit(" times in quarantine")))
         .when(is_nothing, F.concat(F.lit("refused as "), first, F.lit(", and there is no such op")))
         .when(wanted.isNull() & ~is_kept, None)
         .when(wanted.isNull(), F.concat(F.lit("refused without cause as "), first))

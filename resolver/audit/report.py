@@ -112,13 +112,13 @@ class Report:
             lines += [f"    {_told(example)}" for example in finding.examples]
         counts = {name.replace("_", " "): count for name, count in self.counts.items()}
         counts |= {f"undeliverable ({why})": count for why, count in self.undeliverable.items()}
-        counted = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        counted = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         judged = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return [*lines, "", f"There are: {counted}", f"Judged by: {judged}", self._verdict()]
 
     def _verdict(self) -> str:
-        found = sum(finding.violations for finding in self.findings)
-        return f"THE AUDIT FOUND {found:,} VIOLATIONS." if found else "The audit holds."
+        violations = sum(finding.violations for finding in self.findings)
+        return f"THE AUDIT FOUND {violations:,} VIOLATIONS." if violations else "The audit holds."
 
 
 def _told(violation: Violation) -> str:

@@ -29,12 +29,12 @@ def resumed_events(halves: DataFrame) -> DataFrame:
 
 def resumed_rule() -> Rule:
     """Return the rule that a message is resumed once, and only if it was given up."""
-    by, said = F.array_sort(F.array_distinct("resumptions")), F.col("outcome.outcome")
+    by, outcome = F.array_sort(F.array_distinct("resumptions")), F.col("outcome.outcome")
     checked = F.size("resumptions") > 0
     names = F.array_join(by, ", ")
-    delivered = said.isin("COMMIT", "ROLLBACK")
+    delivered = outcome.isin("COMMIT", "ROLLBACK")
     detail = first_wrong(
         (F.size(by) > 1, F.concat(F.lit("resumed more than once, by halves "), names)),
-        (delivered, F.concat(F.lit("resumed by half "), names, F.lit(", and yet "), said)),
+        (delivered, F.concat(F.lit("resumed by half "), names, F.lit(", and yet "), outcome)),
     )
     return Rule(Invariant.RESUMED, checked, F.when(checked, detail))

@@ -34,7 +34,7 @@ def half_should_be_there() -> Column:
 
 
 def half_is_missing(settings: Settings) -> Column:
-    """Whether there is no half, though it can be neither yet to land nor deleted."""
+    """Whether the half is missing, and neither a later landing nor a deletion can explain it."""
     written = map(first_written, ("checks", "discards", "refusals"))
     told_ms = F.least("outcome.stored_ms", "outcome.written_ms", *written)
     offset = F.col("offset")
@@ -47,60 +47,62 @@ def half_is_missing(settings: Settings) -> Column:
 def contradicts_ops(settings: Settings) -> Column:
     """Whether the outcome names an op that is not there, and that no later audit will find.
 
-    An earlier end is valid, or there can't be such an op, or the outcome needs no op.
+    That is so if an earlier end is valid, if no such op can exist, or if the outcome needs no op.
     """
-    said, first, half = F.col("outcome"), F.col("first"), F.col("half")
+    outcome, first, half = F.col("outcome"), F.col("first"), F.col("half")
     # An end that was refused before its half was stored is not valid. The refusal may be yet to
     # land.
-    is_later = (first["op_offset"] < said["op_offset"]) & (first["stored_ms"] > half["stored_ms"])
-    wrong = is_later | (said["outcome"] == "DISCARD")
-    is_by_op = F.col("is_transaction") & said["op_offset"].isNotNull() & ~is_auditable()
+    is_later = (first["op_offset"] < outcome["op_offset"]) & (
+        first["stored_ms"] > half["stored_ms"]
+    )
+    wrong = is_later | (outcome["outcome"] == "DISCARD")
+    is_by_op = F.col("is_transaction") & outcome["op_offset"].isNotNull() & ~is_auditable()
     return yes(is_by_op & wrong) | names_no_op(settings)
 
 
 def names_no_op(settings: Settings) -> Column:
     """Whether the op that the outcome names can't exist; its half exists, or did."""
-    said = F.col("outcome")
-    op_offset, told_ms = said["op_offset"], F.least(said["ended_ms"], said["written_ms"])
+    outcome = F.col("outcome")
+    op_offset, told_ms = outcome["op_offset"], F.least(outcome["ended_ms"], outcome["written_ms"])
     impossible = never_stored("op", op_offset, told_ms, settings) | _would_be_kept(
-        "op", op_offset, said["ended_ms"], settings
+        "op", op_offset, outcome["ended_ms"], settings
     )
     is_judged = F.col("is_transaction") | F.col("half").isNull()
     return yes(is_judged & op_offset.isNotNull() & impossible)
 
 
-def never_stored(what: str, offset: Column, told_ms: Column, settings: Settings) -> Column:
-    """Whether the half or op (`what`) at an offset, named at `told_ms`, was never stored there.
+def never_stored(kind: str, offset: Column, told_ms: Column, settings: Settings) -> Column:
+    """Whether the half or op (`kind`) at an offset, named at `told_ms`, was never stored there.
 
     Kafka has no record at the offset (known with the topics). Or a record before the offset, stored
     long after `told_ms`, has landed.
     """
-    landed = yes(told_ms + settings.broker_clock_skew_ms < F.col(f"{what}_last_ms"))
-    is_behind = F.coalesce(offset > F.col(f"{what}_last"), F.lit(True))
-    is_no_place = (offset < 0) | (F.col("queue") < 0)
-    return yes(is_no_place) | yes(is_behind & (landed | is_not_stored(what, offset)))
+    landed = yes(told_ms + settings.broker_clock_skew_ms < F.col(f"{kind}_last_ms"))
+    is_behind = F.coalesce(offset > F.col(f"{kind}_last"), F.lit(True))
+    is_impossible = (offset < 0) | (F.col("queue") < 0)
+    return yes(is_impossible) | yes(is_behind & (landed | is_not_stored(kind, offset)))
 
 
-def is_not_stored(what: str, offset: Column) -> Column:
-    """Whether Kafka had no such half or op after the tables were read; no without the topics."""
-    return yes(offset >= F.col(f"{what}_end"))
+def is_not_stored(kind: str, offset: Column) -> Column:
+    """Whether Kafka had no such half or op after the tables were read; false without topics."""
+    return yes(offset >= F.col(f"{kind}_end"))
 
 
-def _would_be_kept(what: str, offset: Column, stored_ms: Column, settings: Settings) -> Column:
+def _would_be_kept(kind: str, offset: Column, stored_ms: Column, settings: Settings) -> Column:
     """Whether an offset is below all kept ones, and yet was stored long after the first kept."""
-    kept_since = F.col(f"{what}_first_ms") + settings.broker_clock_skew_ms
-    return yes((offset < F.col(f"{what}_first")) & (stored_ms > kept_since))
+    kept_since = F.col(f"{kind}_first_ms") + settings.broker_clock_skew_ms
+    return yes((offset < F.col(f"{kind}_first")) & (stored_ms > kept_since))
 
 
 def first_written(events: str) -> Column:
     """Return when the first of some events was written, in ms; null without any."""
-    return F.array_min(F.transform(events, lambda one: one["written_ms"]))
+    return F.array_min(F.transform(events, lambda event: event["written_ms"]))
 
 
 def first_wrong(*cases: tuple[Column, Column | str]) -> Column:
     """Return the text of the first case that is true; null if no case is true."""
-    said = [F.when(yes(case), F.lit(what)) for case, what in cases]
-    return F.coalesce(*said, F.lit(None).cast("string"))
+    texts = [F.when(yes(case), F.lit(text)) for case, text in cases]
+    return F.coalesce(*texts, F.lit(None).cast("string"))
 
 
 def yes(condition: Column) -> Column:
@@ -109,5 +111,5 @@ def yes(condition: Column) -> Column:
 
 
 def op_of(offset: Column) -> Column:
-    """Return the place of an op of the row's queue, in words."""
+    """Return an op of the row's queue as `queue:offset`."""
     return F.concat_ws(":", F.col("queue").cast("string"), offset.cast("string"))

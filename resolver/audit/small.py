@@ -6,8 +6,8 @@ from pathlib import Path
 
 #: Bytes on disk up to which a ledger is small: about 20,000 transactions.
 SMALL_BYTES = 8 << 20
-#: Options for a small ledger. The rules are large conditions. Of thousands of rows each is
-#: evaluated sooner than code is generated for it, or its plan is improved again and again.
+#: Options for a small ledger. The rules are large conditions. For some thousand rows, generating
+#: code and optimising the plan would take longer than evaluating the rules.
 OPTIONS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

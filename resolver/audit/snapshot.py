@@ -17,12 +17,12 @@ from ..protocol import names as n
 
 #: A row for each queue; null stands for none.
 #: - `…_first`, `…_last`: the first and last half and op that landed; with `_ms`, when stored.
-#: - `…_end`: how many Kafka has (null without the topics).
+#: - `…_end`: the end offset in Kafka (null without the topics).
 #: - `op_ms`: when the latest op was stored.
 #: - `decided_…`: up to which half and op all is decided. Their outcomes have landed, with all
 #:   records that were written beside them.
 #: - `complete_ms`: when the last of these records was written, whatever the queue.
-#: - `passed_…`: up to which half and time no due half was passed over (`overdue.passed`).
+#: - `passed_…`: up to which half and time every due half was handled (`overdue.passed`).
 #: - `unreadable`: how many ops are unreadable.
 QUEUES = (
     "queue int, half_first long, half_last long, half_first_ms long, half_last_ms long, "
@@ -32,11 +32,11 @@ QUEUES = (
 )
 
 
-#: The tables whose records say something of halves and ops.
+#: The tables whose rows are about a half or an op.
 _TOLD = ("resolution", "check", "discarded", "quarantine")
 
-#: How many records Kafka has of each queue, by `half` and `op`.
-Ends = dict[str, dict[int, int]]
+#: End offsets in Kafka of each queue's partitions, by `half` or `op`, and by queue.
+QueueEndOffsets = dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Runs:
 
     Land reads the partitions of a topic up to different moments. But a batch of resolve is written
     when the batch before it is complete. So if every partition has shown a batch, the outcomes of
-    all batches before it have landed. `shown` is the place of that batch's checkpoint, and the
-    batch.
+    all batches before it have landed. `shown` is the index of that batch's checkpoint in `queries`,
+    and the batch.
     """
 
     queries: list[str]
@@ -70,9 +70,9 @@ class Runs:
 
     def is_passed(self) -> Column:
         """Whether no outcome of the row's batch can be missing in the table."""
-        place, batch = self.shown
-        earlier = F.col("query_id").isin(*self.queries[:place]) if place else F.lit(False)
-        last = self.queries[place] if self.queries else ""
+        index, batch = self.shown
+        earlier = F.col("query_id").isin(*self.queries[:index]) if index else F.lit(False)
+        last = self.queries[index] if self.queries else ""
         return earlier | ((F.col("query_id") == last) & (F.col("batch_id") < batch))
 
 
@@ -93,7 +93,7 @@ def take_snapshot(spark: SparkSession, folder: Path | str) -> Snapshot:
                 remedy="give the folder of land's tables, with --tables, or --home",
             )
         versions[table.name], tables[table.name] = version, table.complete(rows)
-    landed = [at for _, at in writers(spark, table_path(folder, OP)).values()]
+    landed = [landed_ms for _, landed_ms in writers(spark, table_path(folder, OP)).values()]
     return Snapshot(tables, versions, max(landed, default=0))
 
 
@@ -112,8 +112,8 @@ def runs(snapshot: Snapshot) -> Runs:
     order = sorted(began, key=lambda query: began[query])
     shown: dict[int, tuple[int, int]] = {}
     for row in rows:
-        at = (order.index(row.query_id), row.batch)
-        shown[row.source_partition] = max(at, shown.get(row.source_partition, at))
+        reached = (order.index(row.query_id), row.batch)
+        shown[row.source_partition] = max(reached, shown.get(row.source_partition, reached))
     return Runs(order, min(shown.values(), default=(0, 0)))
 
 
@@ -124,16 +124,20 @@ def punctual(snapshot: Snapshot) -> DataFrame:
 
 
 def queues(
-    spark: SparkSession, snapshot: Snapshot, runs: Runs, ends: Ends | None, *beside: DataFrame
+    spark: SparkSession,
+    snapshot: Snapshot,
+    runs: Runs,
+    end_offsets: QueueEndOffsets | None,
+    *beside: DataFrame,
 ) -> DataFrame:
     """Return `QUEUES`: small, and computed once.
 
-    `ends` are the ends of halves and ops in Kafka. With them, no outcome is missing in the tables
-    and the records read beside them. `beside` have further columns, with a row for each queue.
+    With `end_offsets`, no outcome is missing in the tables and the records read beside them.
+    `beside` have further columns, with a row for each queue.
     """
-    found: dict[int, dict[str, int]] = {}
+    by_queue: dict[int, dict[str, int]] = {}
     outcomes = snapshot["resolution"]
-    known_to_be = outcomes if ends is not None else outcomes.where(runs.is_passed())
+    known_to_be = outcomes if end_offsets is not None else outcomes.where(runs.is_passed())
     latest = F.max(F.unix_millis("stored_at")).alias("op_ms")
     for table in (
         _bounds(snapshot["half"], "half", "offset"),
@@ -141,23 +145,30 @@ def queues(
         *beside,
     ):
         for row in table.collect():
-            found.setdefault(row.queue, {}).update(row.asDict())
-    last = [(queue, of.get("half_last"), of.get("op_last")) for queue, of in found.items()]
+            by_queue.setdefault(row.queue, {}).update(row.asDict())
+    last = [
+        (queue, columns.get("half_last"), columns.get("op_last"))
+        for queue, columns in by_queue.items()
+    ]
     landed = spark.createDataFrame(last, "queue int, half_last long, op_last long")
     for queue, op, half in _decided(known_to_be, landed):
         # Take both from one checkpoint: another checkpoint begins again.
-        known = found.setdefault(queue, {})
-        if op > known.get("decided_op", -2):
-            known.update(decided_op=op, decided_half=half)
+        columns = by_queue.setdefault(queue, {})
+        if op > columns.get("decided_op", -2):
+            columns.update(decided_op=op, decided_half=half)
     on_time = punctual(snapshot)
-    on_time = on_time if ends is not None else on_time.where(runs.is_passed())
+    on_time = on_time if end_offsets is not None else on_time.where(runs.is_passed())
     written = on_time.agg(F.max(F.unix_millis("source_timestamp"))).collect()[0][0]
-    if ends is not None:  # also for queues that only an outcome's or a copy's row names
+    if end_offsets is not None:  # also for queues that only an outcome's or a copy's row names
         for queue in _named(snapshot):
-            found.setdefault(queue, {})
-        for queue, columns in found.items():
-            columns.update({f"{what}_end": of.get(queue, 0) for what, of in ends.items()})
-    rows = [columns | {"queue": queue, "complete_ms": written} for queue, columns in found.items()]
+            by_queue.setdefault(queue, {})
+        for queue, columns in by_queue.items():
+            columns.update(
+                {f"{kind}_end": ends.get(queue, 0) for kind, ends in end_offsets.items()}
+            )
+    rows = [
+        columns | {"queue": queue, "complete_ms": written} for queue, columns in by_queue.items()
+    ]
     return spark.createDataFrame(rows, QUEUES)
 
 
@@ -171,11 +182,11 @@ def _named(snapshot: Snapshot) -> list[int]:
 def of_no_place(snapshot: Snapshot, prefix: str) -> int:
     """Return how many rows of the tables `_TOLD` don't name their half or op."""
     names = n.Names(prefix)
-    place = F.col("queue").isNull() | F.col("offset").isNull()
+    no_half = F.col("queue").isNull() | F.col("offset").isNull()
     is_refused = F.coalesce(F.col("refused_topic").isin(names.half, names.op), F.lit(False))
-    of_none = F.col("queue").isNull() | F.col("refused_offset").isNull() | ~is_refused
+    no_record = F.col("queue").isNull() | F.col("refused_offset").isNull() | ~is_refused
     rows = [
-        snapshot[name].where(of_none if name == "quarantine" else place).select(F.lit(name))
+        snapshot[name].where(no_record if name == "quarantine" else no_half).select(F.lit(name))
         for name in _TOLD
     ]
     return reduce(DataFrame.union, rows).count()

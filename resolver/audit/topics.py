@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import AuditError
-from ..kafka.clients import admin_client, client_config, spark_batch_options
+from ..kafka.clients import admin_client, reader_config, spark_batch_options
 from ..settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
@@ -87,7 +87,9 @@ def compacted(settings: Settings, topics: Iterable[str]) -> set[str]:
     admin: AdminClient = admin_client(settings)
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     described = admin.describe_configs(asked, request_timeout=_TIMEOUT_SECONDS)
-    answers = {one.name: answer.result(2 * _TIMEOUT_SECONDS) for one, answer in described.items()}
+    answers = {
+        resource.name: answer.result(2 * _TIMEOUT_SECONDS) for resource, answer in described.items()
+    }
     return {name for name, config in answers.items() if "compact" in config["cleanup.policy"].value}
 
 
@@ -126,16 +128,16 @@ def records(spark: SparkSession, settings: Settings, ranges: Ranges) -> DataFram
 
 
 def _written(consumer: Consumer, topics: Iterable[str]) -> Ranges:
-    known = consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics
+    existing = consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics
     return {
         topic: {
             partition: consumer.get_watermark_offsets(
                 TopicPartition(topic, partition), _TIMEOUT_SECONDS
             )
-            for partition in known[topic].partitions
+            for partition in existing[topic].partitions
         }
         for topic in sorted(topics)
-        if topic in known
+        if topic in existing
     }
 
 
@@ -165,13 +167,13 @@ def _is_hidden(answer: Future[Any]) -> bool:
     raise error
 
 
-def _await_readable(consumer: Consumer, place: TopicPartition, end: int) -> None:
+def _await_readable(consumer: Consumer, partition: TopicPartition, end: int) -> None:
     until = time.monotonic() + _OPEN_SECONDS
-    while consumer.get_watermark_offsets(place, _TIMEOUT_SECONDS)[1] < end:
+    while consumer.get_watermark_offsets(partition, _TIMEOUT_SECONDS)[1] < end:
         if time.monotonic() > until:
             raise AuditError(
-                f"an open transaction has hidden records of partition {place.partition} of "
-                f"{place.topic} for {_OPEN_SECONDS:.0f} s",
+                f"an open transaction has hidden records of partition {partition.partition} of "
+                f"{partition.topic} for {_OPEN_SECONDS:.0f} s",
                 remedy="audit again when its producer has ended it, or Kafka has after "
                 "transaction.timeout.ms",
             )
@@ -179,9 +181,4 @@ def _await_readable(consumer: Consumer, place: TopicPartition, end: int) -> None
 
 
 def _consumer(settings: Settings, isolation: str = "read_committed") -> Consumer:
-    ours = {
-        "group.id": f"{settings.topic_prefix}reader",
-        "enable.auto.commit": False,
-        "isolation.level": isolation,
-    }
-    return Consumer(client_config(settings, **ours))
+    return Consumer(reader_config(settings, **{"isolation.level": isolation}))

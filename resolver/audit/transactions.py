@@ -116,8 +116,8 @@ def fits(end: Column) -> Column:
 def came_early(end: Column) -> Column:
     """Whether an end was stored before its half, and refused because there was no half."""
 
-    def is_this(one: Column) -> Column:
-        return (one["op_offset"] == end["op_offset"]) & (one["position"] == end["position"])
+    def is_this(unknown: Column) -> Column:
+        return (unknown["op_offset"] == end["op_offset"]) & (unknown["position"] == end["position"])
 
     is_before = end["stored_ms"] <= F.col("half.stored_ms")
     return F.coalesce(is_before & F.exists("unknowns", is_this), F.lit(False))
@@ -174,7 +174,7 @@ def _aligned(event: DataFrame) -> DataFrame:
 def _is_transaction(runs: int) -> Column:
     """Whether there is a half that may end: well-formed, and not refused as NO_PERMISSION.
 
-    Resolvers of before 27 November 2026 refused so what the policy does not permit. Newer ones let
+    Resolvers before 27 November 2026 refused halves that the policy does not permit. Newer ones let
     such a half pend. After a rebuild a half that was refused may be taken: then it has an outcome.
     """
     refused = F.exists("refusals", lambda refusal: refusal["reason"] == "NO_PERMISSION")
@@ -226,5 +226,5 @@ def _first_valid_end(settings: Settings, delivered: bool) -> Column:
         is_kind = (end["delivered"] & is_fast()) if delivered else ~end["delivered"]
         return fits(end) & ends_it & is_kind & ~is_late(end, settings)
 
-    found = F.get(F.filter("ends", is_valid), F.lit(0))
-    return F.when(F.col("is_transaction"), found)
+    first = F.get(F.filter("ends", is_valid), F.lit(0))
+    return F.when(F.col("is_transaction"), first)

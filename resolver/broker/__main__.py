@@ -12,11 +12,11 @@ from .java import find_java
 def main(asked: str) -> None:
     """Print the Java that is found, or all jars; fetch jars that are not cached."""
     try:
-        jars = (kafka_classpath, tools_classpath, spark_jars)
-        found = [find_java()] if asked == "java" else [jar for of in jars for jar in of()]
+        jar_sets = (kafka_classpath, tools_classpath, spark_jars)
+        paths = [find_java()] if asked == "java" else [jar for jars in jar_sets for jar in jars()]
     except BrokerError as error:
         raise SystemExit(f"error: {error}") from None
-    print(*found, sep="\n")
+    print(*paths, sep="\n")
 
 
 if __name__ == "__main__":

@@ -78,9 +78,12 @@ class Guarded:
 @contextlib.contextmanager
 def _out_of_the_way(descriptors: tuple[int, ...]) -> Iterator[list[int]]:
     """Duplicate descriptors to numbers that the script does not redirect."""
-    moved = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR) for one in descriptors]
+    moved = [
+        fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+        for descriptor in descriptors
+    ]
     try:
         yield moved
     finally:
-        for one in moved:
-            os.close(one)
+        for descriptor in moved:
+            os.close(descriptor)

@@ -64,22 +64,22 @@ def pyspark_jars() -> list[Path]:
 
 def cache_folder() -> Path:
     """Return the folder of all jars."""
-    if given := os.environ.get(CACHE_VARIABLE):
-        return Path(given).expanduser().resolve()
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder).expanduser().resolve()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "txresolver" / "jars"
 
 
 def cached_jars(name: str, endpoints: list[tuple[str, ...]], present: Iterable[str]) -> list[Path]:
     """Return a set's jars. Its folder appears by a rename, so it is complete or missing."""
-    there = sorted(present)
-    key = hashlib.sha256(repr((endpoints, there)).encode()).hexdigest()[:12]
+    left_out = sorted(present)
+    key = hashlib.sha256(repr((endpoints, left_out)).encode()).hexdigest()[:12]
     folder = cache_folder() / f"{name.lower()}-{key}"
     if not folder.is_dir():
         with FileLock(cache_folder() / "lock") as lock:
             lock.acquire(lambda: _say(f"another process fetches jars into {folder.parent}: waits"))
             if not folder.is_dir():
-                _fill(folder, name, endpoints, {_artifact(jar) for jar in there})
+                _fill(folder, name, endpoints, {_artifact(jar) for jar in left_out})
     return sorted(folder.glob("*.jar"))
 
 
@@ -116,11 +116,11 @@ def _resolve(endpoint: str) -> list[Path]:
         text=True,
     )
     with jgo:
-        said = [_passed_on(line.rstrip()) for line in jgo.stdout or ()]
-    jars = [Path(line.strip()) for line in said if line.strip().endswith(".jar")]
+        lines = [_passed_on(line.rstrip()) for line in jgo.stdout or ()]
+    jars = [Path(line.strip()) for line in lines if line.strip().endswith(".jar")]
     jars = [jar for jar in jars if jar.is_file()]
     if jgo.returncode or not jars:
-        tail = "\n  ".join(line for line in said[-15:] if line.strip())
+        tail = "\n  ".join(line for line in lines[-15:] if line.strip())
         raise BrokerError(
             f"jgo could not resolve {endpoint} (exit {jgo.returncode}):\n  {tail}\n"
             "Maven Central, or the mirror named in jgo's configuration, may be out of reach",

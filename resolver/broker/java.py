@@ -37,20 +37,20 @@ def locate_java() -> Path:
         if os.access(java, os.X_OK):
             return java
         raise BrokerError(f"JAVA_HOME is {home}, but there is no {java}", remedy=_REMEDY)
-    if found := shutil.which("java"):
-        return Path(found)
+    if path := shutil.which("java"):
+        return Path(path)
     raise BrokerError("no java on PATH, and JAVA_HOME is not set", remedy=_REMEDY)
 
 
 def _major_version(java: Path) -> int:
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=ASKED_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BrokerError(f"{java} could not be run: {error}", remedy=_REMEDY) from error
-    found = _VERSION.search(asked.stderr + asked.stdout)
-    if asked.returncode or not found:
-        said = (asked.stderr + asked.stdout).strip()
-        raise BrokerError(f"{java} -version says no version but {said!r}", remedy=_REMEDY)
-    return int(found[1])
+    output = process.stderr + process.stdout
+    version = _VERSION.search(output)
+    if process.returncode or not version:
+        raise BrokerError(f"{java} -version says no version but {output.strip()!r}", remedy=_REMEDY)
+    return int(version[1])

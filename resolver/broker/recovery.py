@@ -63,16 +63,16 @@ def _await_fenced(log: Path, controller: Guarded, limit: float) -> None:
     until = time.monotonic() + limit
     active_at: float | None = None
     while True:
-        said = log.read_text(errors="replace") if log.exists() else ""
+        logged = log.read_text(errors="replace") if log.exists() else ""
         now = time.monotonic()
-        if active_at is None and _ACTIVE in said:
+        if active_at is None and _ACTIVE in logged:
             active_at = now
-        if _FENCED in said:
+        if _FENCED in logged:
             time.sleep(WRITTEN_SECONDS)
             return
         if active_at is not None and now > active_at + FENCED_SECONDS:
             return  # the broker was fenced before it was killed
         if controller.exit_status() is not None or now > until:
-            tail = "\n  ".join(said.splitlines()[-20:])
+            tail = "\n  ".join(logged.splitlines()[-20:])
             raise BrokerError(f"the killed broker can't be recovered. The end of {log}:\n  {tail}")
         time.sleep(POLL_SECONDS)

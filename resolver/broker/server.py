@@ -108,7 +108,7 @@ class Broker:
             self._start([java, "-cp", classpath], partial(self._launch, java, classpath))
 
     def prepare(self) -> None:
-        """Take the home and the ports, once: what can be refused is refused here, at once."""
+        """Lock the home and take the ports, once. A full disk is refused here too."""
         if not self._is_prepared:
             with self._stopping_on_failure():
                 self._prepare()
@@ -222,9 +222,11 @@ class Broker:
                 remedy="see whether the machine is overloaded, or the disk",
             ) from error
         if done.returncode:
-            said = (done.stdout + done.stderr).strip()
-            cause, remedy = _cause(said)
-            raise BrokerError(f"formatting {self.home / DATA} failed: {said}{cause}", remedy=remedy)
+            output = (done.stdout + done.stderr).strip()
+            cause, remedy = _cause(output)
+            raise BrokerError(
+                f"formatting {self.home / DATA} failed: {output}{cause}", remedy=remedy
+            )
 
     def _launch(self, java: str, classpath: str, properties: str, log: str) -> Guarded:
         heap = os.environ.get(HEAP_VARIABLE) or "-Xms256m -Xmx1g"
@@ -256,9 +258,9 @@ class Broker:
             # Connect without a Kafka client first: the client would log each refused connection.
             socket.create_connection((HOST, self._ports.kafka), timeout=1).close()
             login = {"bootstrap.servers": self.bootstrap, **self._security.client}
-            seen = AdminClient({**login, "log_level": 0}).list_topics(timeout=2)
+            metadata = AdminClient({**login, "log_level": 0}).list_topics(timeout=2)
             # Compare the ids: another broker may have taken the port in the same seconds.
-            return bool(seen.brokers) and seen.cluster_id == self._cluster_id()
+            return bool(metadata.brokers) and metadata.cluster_id == self._cluster_id()
         except (OSError, KafkaException):
             return False
 
@@ -270,9 +272,9 @@ class Broker:
     def _explained(self, failure: str) -> BrokerError:
         """Return the error with the end of the log, and the remedy where its cause is known."""
         lines = self._logged()
-        said = "\n  ".join(lines[-TAIL_LINES:]) or "(nothing)"
-        cause, remedy = _cause(said)
-        return BrokerError(f"{failure}. The end of {self.log}:\n  {said}{cause}", remedy=remedy)
+        tail = "\n  ".join(lines[-TAIL_LINES:]) or "(nothing)"
+        cause, remedy = _cause(tail)
+        return BrokerError(f"{failure}. The end of {self.log}:\n  {tail}{cause}", remedy=remedy)
 
     def _logged(self) -> list[str]:
         return [line for file in ("broker.out", "broker.log") for line in self._lines(file)]
@@ -287,12 +289,12 @@ class Broker:
             return []
 
 
-def _cause(said: str) -> tuple[str, str]:
+def _cause(output: str) -> tuple[str, str]:
     """Return the cause, as a line more, and the remedy; both are empty if it is not known."""
-    if "No space left on device" in said:
+    if "No space left on device" in output:
         return "\nThe disk is full", "make room, or use a home on another disk"
-    if _TAKEN in said:
+    if _TAKEN in output:
         return "\nAnother process took the port", "stop it, or give another with --port"
-    if "OutOfMemoryError" in said:
+    if "OutOfMemoryError" in output:
         return "\nThe heap is too small", f"set {HEAP_VARIABLE}, for example to '-Xmx2g'"
     return "", ""

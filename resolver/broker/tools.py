@@ -34,15 +34,15 @@ def run_tool(name: str, arguments: Sequence[str], servers: str) -> NoReturn:
         raise SettingsError(
             f"{name!r} is no tool of Kafka's here", remedy=f"give one of {', '.join(TOOLS)}"
         )
-    given = list(arguments)
-    if not any(word.partition("=")[0] in (SERVERS, "--help", "--version") for word in given):
+    options = {argument.partition("=")[0] for argument in arguments}
+    if options.isdisjoint((SERVERS, "--help", "--version")):
         if not servers:
             raise SettingsError(
                 "no embedded broker runs here",
                 remedy=f"start `txresolver up`, or give {SERVERS} HOST:PORT",
             )
-        given = [SERVERS, servers, *given]
+        arguments = [SERVERS, servers, *arguments]
     java = str(find_java())
     jars = os.pathsep.join(map(str, [*kafka_classpath(), *tools_classpath()]))
-    command = [java, "-Xmx256m", "-cp", jars, TOOLS[name], *given]
+    command = [java, "-Xmx256m", "-cp", jars, TOOLS[name], *arguments]
     os.execv(java, command)  # noqa: S606 - no shell reads the arguments

@@ -203,9 +203,9 @@ class Acting:
     def _run(self, operation: Operation) -> None:
         from ..operations import Erasure, Job, OutcomeReader
 
-        outcomes = None
+        outcome_reader = None
         if operation.act is Act.SETTLE:
-            outcomes = OutcomeReader(self._settings, self._ledger)
+            outcome_reader = OutcomeReader(self._settings, self._ledger)
         # Ask the ledger before: it has opened the tables with the files that go.
         stays, total = self._remains(operation), len(operation.halves)
         kind = Erasure if operation.act is Act.ERASE else Job
@@ -218,9 +218,9 @@ class Acting:
             typer.echo(f"left out: {len(job.left_out)}, whose records Kafka refuses: {ids}")
         if others := total - hit - len(job.left_out):
             typer.echo(f"{others} were resumed by another operation meanwhile")
-        if outcomes is not None:
-            found = outcomes.of(operation.halves, self._wait_seconds)
-            ends = Counter((end.outcome, end.source) for end in found.values())
+        if outcome_reader is not None:
+            outcomes = outcome_reader.of(operation.halves, self._wait_seconds)
+            ends = Counter((end.outcome, end.source) for end in outcomes.values())
             _tell_outcomes(ends, total, self._wait_seconds)
         _tell_lines(stays)
 
@@ -263,8 +263,8 @@ def _tell(done: int, total: int) -> None:
 def _tell_outcomes(ends: Counter[tuple[Any, Any]], total: int, seconds: float) -> None:
     for (outcome, source), count in sorted(ends.items()):
         typer.echo(f"{count} ended as {outcome.value}, by {source.value}")
-    if left := total - sum(ends.values()):
+    if missing := total - sum(ends.values()):
         typer.echo(
-            f"{left} have no outcome after {seconds:.0f} s: the resolver is away, or behind. "
+            f"{missing} have no outcome after {seconds:.0f} s: the resolver is away, or behind. "
             "`txresolver why` tells more"
         )

@@ -19,7 +19,7 @@ from ..up.home import Home
 from .options import HOME, ConfigOption, HomeOption, ServersOption, SetOption, with_servers
 from .terminal import terminal
 
-#: What of a checkpoint's settings an audit judges by, as a user has set it.
+#: Settings of a checkpoint by which an audit judges, each with the name that a user knows.
 _JUDGED_BY = {
     "topic_prefix": "topic_prefix",
     "transaction_timeout_ms": "transaction_timeout_ms",
@@ -82,10 +82,10 @@ def _refuse_missing(tables: str) -> None:
     if urlsplit(tables).scheme:
         return
     try:
-        there = any(Path(tables, name, "_delta_log").is_dir() for name in os.listdir(tables))
+        has_table = any(Path(tables, name, "_delta_log").is_dir() for name in os.listdir(tables))
     except OSError as error:
         raise _no_tables(tables, f"can't be read: {error.strerror}") from error
-    if not there:
+    if not has_table:
         raise _no_tables(tables, "has no tables")
 
 

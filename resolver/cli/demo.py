@@ -25,6 +25,6 @@ def demo(
     exactly once, bit for bit, and no other: else the exit code is 1. Ctrl-C stops it early (130).
     """
     Home(home).make()
-    from ..demo.play import run_demo
+    from ..demo.steps import run_demo
 
     sys.exit(run_demo(home, seconds, rate))

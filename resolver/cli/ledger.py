@@ -54,7 +54,7 @@ IdArgument = Annotated[
 def status(
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     group: GroupOption = None,
     topic: TopicOption = None,
     since: SinceOption = None,
@@ -63,7 +63,7 @@ def status(
 ) -> None:
     """Show how many transactions have each status."""
     chosen = filter_of(group=group, topic=topic, since=since, until=until)
-    rows = opened(home, tables, at).statuses(chosen).to_pylist()
+    rows = opened(home, tables, as_of).statuses(chosen).to_pylist()
     columns = ("status", "count", "first_stored_at", "last_stored_at")
     write(rows, columns, output, "No transaction matches.")
 
@@ -71,7 +71,7 @@ def status(
 def list_(
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     group: GroupOption = None,
     topic: TopicOption = None,
     status: Annotated[
@@ -100,9 +100,9 @@ def list_(
         until=until,
         limit=_most(limit, output),
     )
-    ledger = opened(home, tables, at, config, assignments)
-    found = ledger.pending(chosen) if pending else ledger.transactions(chosen)
-    rows = [{"id": f"{row['queue']}:{row['offset']}", **row} for row in found.to_pylist()]
+    ledger = opened(home, tables, as_of, config, assignments)
+    transactions = ledger.pending(chosen) if pending else ledger.transactions(chosen)
+    rows = [{"id": f"{row['queue']}:{row['offset']}", **row} for row in transactions.to_pylist()]
     last = ("checks", "next_check_at") if pending else ("decided_at", "checks")
     columns = ("id", "transaction_id", "group", "topic", "status", "stored_at", *last)
     write(rows, columns, output, "No transaction matches.")
@@ -112,12 +112,12 @@ def show(
     id_: IdArgument,
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     body: Annotated[bool, typer.Option("--body", help="Show key, value and headers too.")] = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Show all that befell one transaction, in order, with the place of each record."""
-    ledger = opened(home, tables, at)
+    ledger = opened(home, tables, as_of)
     from ..views.why import place_of
 
     half_id = ledger.find(id_)
@@ -142,14 +142,14 @@ def why(
     id_: IdArgument,
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     config: ConfigOption = None,
     assignments: SetOption = [],  # noqa: B006
 ) -> None:
     """Say in sentences why a transaction has its status, with the records that prove it."""
     from ..views.why import sentences
 
-    ledger = opened(home, tables, at, config, assignments)
+    ledger = opened(home, tables, as_of, config, assignments)
     half_id = ledger.find(id_)
     events = ledger.timeline(half_id).to_pylist()
     for sentence in sentences(events, ledger.pending_row(half_id, events)):
@@ -159,7 +159,7 @@ def why(
 def failures(
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     group: GroupOption = None,
     topic: TopicOption = None,
     since: SinceOption = None,
@@ -170,7 +170,7 @@ def failures(
     """Show what was discarded, undeliverable or refused, by reason and place."""
     most = _most(limit, output)
     chosen = filter_of(group=group, topic=topic, since=since, until=until, limit=most)
-    rows = opened(home, tables, at).failures(chosen).to_pylist()
+    rows = opened(home, tables, as_of).failures(chosen).to_pylist()
     columns = ("reason", "place", "group", "count", "first_at", "last_at", "example")
     write(rows, columns, output, "Nothing was discarded or refused.")
 
@@ -178,14 +178,14 @@ def failures(
 def groups(
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     group: GroupOption = None,
     limit: LimitOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Show each producer group: what is pending and unanswered, and when it last answered."""
     chosen = filter_of(group=group, limit=_most(limit, output))
-    rows = opened(home, tables, at).groups(chosen).to_pylist()
+    rows = opened(home, tables, as_of).groups(chosen).to_pylist()
     columns = ("group", "pending", "parked", "unanswered", "oldest_pending_at", "last_answer_at")
     write(rows, columns, output, "No group matches.")
 
@@ -194,17 +194,17 @@ def diff(
     then: Annotated[str, typer.Argument(metavar="TIME", help="ISO 8601 (UTC), or an age: 1h.")],
     home: HomeOption = HOME,
     tables: TablesOption = None,
-    at: AtOption = None,
+    as_of: AtOption = None,
     group: GroupOption = None,
     topic: TopicOption = None,
     limit: LimitOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Show the transactions whose status is another than it was at a time."""
-    ledger = opened(home, tables, at)
+    ledger = opened(home, tables, as_of)
     chosen = filter_of(group=group, topic=topic, limit=_most(limit, output))
-    found = ledger.diff(ledger.as_of(_time(then)), chosen)
-    rows = [{"id": f"{row['queue']}:{row['offset']}", **row} for row in found.to_pylist()]
+    changes = ledger.diff(ledger.as_of(_time(then)), chosen)
+    rows = [{"id": f"{row['queue']}:{row['offset']}", **row} for row in changes.to_pylist()]
     columns = ("id", "transaction_id", "group", "topic", "before", "after", "at")
     write(rows, columns, output, "No status has changed.")
 
@@ -212,7 +212,7 @@ def diff(
 def opened(
     home: Path,
     tables: str | None,
-    at: str | None,
+    as_of: str | None,
     config: Path | None = None,
     assignments: list[str] | None = None,
 ) -> Ledger:
@@ -227,20 +227,20 @@ def opened(
         ) from None
 
     settings = load_for_command(config, assignments or [])
-    moment = None if at is None else _time(at)
+    moment = None if as_of is None else _time(as_of)
     return Ledger(home, tables=tables, settings=settings, at=moment)
 
 
-def filter_of(**given: Any) -> Filter:
+def filter_of(**options: Any) -> Filter:
     """Return the filter of a command's options; times are read, and None leaves one out."""
     from ..views import Filter
 
     for name in ("since", "until"):
-        if given.get(name) is not None:
-            given[name] = _time(given[name])
-    if given.get("older") is not None:
-        given["older"] = _age(given["older"])
-    return Filter(**given)
+        if options.get(name) is not None:
+            options[name] = _time(options[name])
+    if options.get("older") is not None:
+        options["older"] = _age(options["older"])
+    return Filter(**options)
 
 
 def _time(written: str) -> datetime:

@@ -33,5 +33,5 @@ def maintain(
 
     settings = load_for_command(config, assignments)
     done = maintained(ledger, settings, datetime.now(timezone.utc), dry_run)
-    rows = [{**asdict(one), "kept_from": str(one.kept_from or "")} for one in done]
+    rows = [{**asdict(table), "kept_from": str(table.kept_from or "")} for table in done]
     write(rows, ("table", "kept_from", "removed", "compacted"), output, "There are no tables.")

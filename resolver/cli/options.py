@@ -73,10 +73,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(kind=_BY_NAME, annotation=hints[name]))
 
     @wraps(command)
-    def with_flat_options(**given: Any) -> None:
+    def with_flat_options(**options: Any) -> None:
         for name, kind in shared.items():
-            given[name] = kind(**{field: given.pop(field) for field in kind._fields})
-        command(**given)
+            options[name] = kind(**{field: options.pop(field) for field in kind._fields})
+        command(**options)
 
     with_flat_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return with_flat_options

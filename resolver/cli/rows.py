@@ -27,10 +27,10 @@ class Output(str, Enum):
 
 Row = Mapping[str, Any]
 
-#: Columns that may take several lines where the terminal is narrow, and a column that is cut: the
+#: Columns that may take several lines if the terminal is narrow, and a column that is cut: the
 #: beginning of a transaction id is enough to name it. The others keep their width.
 _FOLDED, _CUT = ("topic", "place", "detail", "error"), ("transaction_id",)
-#: Least width of these columns, and the width of what is no terminal.
+#: Least width of these columns, and the width of output that goes to no terminal, in characters.
 _NARROWEST, _WIDE = 12, 1_000
 
 
@@ -71,8 +71,8 @@ def _write_text(rows: Sequence[Row], columns: Sequence[str], empty: str) -> None
         )
     for row in rows:
         table.add_row(*[_shown(row[name]) for name in columns])
-    # Give a pipe all that there is: rich would take it for a terminal of 80 columns, or of as many
-    # as COLUMNS says.
+    # Give a pipe whole lines: rich would take it for a terminal of 80 columns, or of as many as
+    # COLUMNS says.
     width = None if sys.stdout.isatty() else _WIDE
     Console(highlight=False, markup=False, width=width).print(table)
 
@@ -95,7 +95,7 @@ def _json_value(value: object) -> object:
     if isinstance(value, bytes):
         return _decoded(value)
     if isinstance(value, list):
-        return [_json_value(one) for one in value]
+        return [_json_value(entry) for entry in value]
     if isinstance(value, dict):
         return _plain(value)
     return value

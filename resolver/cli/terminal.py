@@ -124,8 +124,8 @@ def _librdkafka_to(log: TextIO) -> Iterator[None]:
 
 
 def _is_ours_to_tell(record: logging.LogRecord) -> bool:
-    """Whether a record is not py4j's, which logs by the root logger too.
+    """Whether a record is not from py4j, which logs by the root logger too.
 
-    What fails in a batch, or is cut short by a stop, Spark passes on; what its end means we say.
+    Spark raises the error of a batch that fails or is cut short by a stop. We say what it means.
     """
     return "py4j" not in Path(record.pathname).parts

@@ -119,11 +119,13 @@ def _print(topics: list[Topic]) -> None:
 
 
 def _print_unlimited(settings: Settings) -> None:
-    """Say which groups' real topics nothing was granted on, as they may be any."""
+    """Say for which groups nothing was granted on real topics, as these may be any."""
     others = settings.groups.get(ANY)
     if others is not None and others.topics is not None:
         return
-    named = [name for name, of in settings.groups.items() if of.topics is None and name != ANY]
+    named = [
+        name for name, group in settings.groups.items() if group.topics is None and name != ANY
+    ]
     who = ", ".join([*named, "groups without a section"])
     typer.echo(
         f"\nNot granted: the real topics of {who}, which may be any. Give topics in "

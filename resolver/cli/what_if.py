@@ -43,31 +43,36 @@ def what_if(
     # A prefix names the ledger's topics, on both sides.
     now = replace(load_for_command(config, []), topic_prefix=then.topic_prefix)
     chosen = filter_of(group=group, since=since, until=until)
-    found = compare(read_history(opened(home, tables, None), chosen), now, then)
+    comparison = compare(read_history(opened(home, tables, None), chosen), now, then)
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
+        typer.echo(json.dumps(comparison.as_json(), indent=2))
     else:
-        _tell(found, examples)
+        _tell(comparison, examples)
 
 
-def _tell(found: Comparison, examples: int) -> None:
+def _tell(comparison: Comparison, examples: int) -> None:
     from ..what_if.comparison import ASSUMED
 
-    for name, (now, then) in found.changed.items():
+    for name, (now, then) in comparison.changed.items():
         typer.echo(f"{name}: {then} instead of {now}")
-    agrees = f"{found.as_recorded} of {found.transactions}"
+    agrees = f"{comparison.as_recorded} of {comparison.transactions}"
     typer.echo(f"With the settings of now, {agrees} transactions come out as recorded.")
     figures = [
-        {"figure": name, "now": now, "then": found.then[name], "more": found.then[name] - now}
-        for name, now in found.now.items()
+        {
+            "figure": name,
+            "now": now,
+            "then": comparison.then[name],
+            "more": comparison.then[name] - now,
+        }
+        for name, now in comparison.now.items()
     ]
     write(figures, ("figure", "now", "then", "more"), Output.text, "")
-    typer.echo(f"{len(found.differences)} transactions would have come out otherwise.")
-    if found.differences[:examples]:
-        rows = [asdict(one) for one in found.differences[:examples]]
+    typer.echo(f"{len(comparison.differences)} transactions would have come out otherwise.")
+    if comparison.differences[:examples]:
+        rows = [asdict(difference) for difference in comparison.differences[:examples]]
         write(rows, ("id", "transaction_id", "group", "now", "then"), Output.text, "")
     typer.echo(
-        f"Of the checks, {found.unknown_checks} were never sent: nobody knows their answers."
+        f"Of the checks, {comparison.unknown_checks} were never sent: nobody knows their answers."
     )
     typer.echo("Taken for granted:")
     for line in ASSUMED:

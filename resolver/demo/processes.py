@@ -90,19 +90,19 @@ class Process:
     @property
     def ready(self) -> bool:
         """Whether the process has printed its line `ready:`."""
-        return bool(self.said("^(ready): "))
+        return bool(self.first_match("^(ready): "))
 
-    def said(self, pattern: str) -> str:
+    def first_match(self, pattern: str) -> str:
         """Return the pattern's group from the first line that matches; empty if no line does."""
-        found = re.search(pattern, self._said(), re.MULTILINE)
-        return found[1] if found else ""
+        match = re.search(pattern, self._log_text(), re.MULTILINE)
+        return match[1] if match else ""
 
     def check(self) -> None:
         """Raise `DemoError` if the process has ended by itself."""
         if self.ended:
             raise DemoError(
                 f"{self.name} ended by itself, with exit status {self._guarded.exit_status()}. "
-                f"From {self.log}:\n  {_end_of(self._said())}"
+                f"From {self.log}:\n  {_end_of(self._log_text())}"
             )
 
     def kill(self) -> None:
@@ -133,14 +133,14 @@ class Process:
             for child in psutil.Process(self._guarded.session).children(recursive=True):
                 with contextlib.suppress(ProcessLookupError):
                     self._sessions.add(os.getsid(child.pid))
-        found = []
+        members = []
         for pid in psutil.pids():
             with contextlib.suppress(OSError, psutil.Error):  # it has ended, or is another user's
                 process = psutil.Process(pid)
                 ours = os.getsid(pid) in self._sessions
                 if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                    members.append(process)
+        return members
 
     def _end_others(self, meanwhile: Callable[[], object]) -> None:
         """Wait until all that it has started has ended: Spark's JVM ends after its Python."""
@@ -161,7 +161,7 @@ class Process:
             with contextlib.suppress(ProcessLookupError):  # it has ended; its shell will see it
                 os.kill(self._guarded.pid, number)
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
         try:
             return self.log.read_text(errors="replace")
         except FileNotFoundError:  # its shell is about to make it

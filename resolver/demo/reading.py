@@ -21,7 +21,8 @@ from ..protocol.names import HALF_OFFSET, SOURCE, UNIQ_KEY
 from ..settings import Settings
 from .shop import TOPIC
 
-Offsets = dict[tuple[str, int], int]
+#: Offsets by topic and partition.
+PartitionOffsets = dict[tuple[str, int], int]
 _Value = TypeVar("_Value")
 _Other = TypeVar("_Other")
 
@@ -57,7 +58,7 @@ class Reader:
     """
 
     def __init__(
-        self, settings: Settings, topics: Iterable[str], since: Offsets | None = None
+        self, settings: Settings, topics: Iterable[str], since: PartitionOffsets | None = None
     ) -> None:
         ours = {
             "group.id": f"demo-{uuid.uuid4().hex}",
@@ -70,11 +71,16 @@ class Reader:
         self._consumer = Consumer(client_config(settings, **ours))
         known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         #: The offset behind the last record that was read, by topic and partition.
-        self.offsets = {(topic, at): 0 for topic in topics for at in known[topic].partitions}
+        self.offsets = {
+            (topic, number): 0 for topic in topics for number in known[topic].partitions
+        }
         self.offsets |= since or {}
         self._unfinished = set(self.offsets)
         self._consumer.assign(
-            [TopicPartition(*at, offset or OFFSET_BEGINNING) for at, offset in self.offsets.items()]
+            [
+                TopicPartition(*partition, offset or OFFSET_BEGINNING)
+                for partition, offset in self.offsets.items()
+            ]
         )
 
     def __enter__(self) -> Reader:
@@ -98,25 +104,31 @@ class Reader:
         received_ms = time.time_ns() // 1_000_000
         for message in messages:
             error = message.error()
-            at = (str(message.topic()), int(message.partition() or 0))
+            partition = (str(message.topic()), int(message.partition() or 0))
             if error is None:
                 offset = int(message.offset() or 0)
                 headers = headers_of(message) or []
-                self.offsets[at] = offset + 1
-                read.append(Read(*at, offset, message.key(), message.value(), headers, received_ms))
+                self.offsets[partition] = offset + 1
+                read.append(
+                    Read(*partition, offset, message.key(), message.value(), headers, received_ms)
+                )
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._unfinished.discard(at)
+                self._unfinished.discard(partition)
             else:
-                _log.warning("reading %s: %s", at, error.str())
+                _log.warning("reading %s: %s", partition, error.str())
         return read
 
     def has_all_of(self, topic: str) -> bool:
         """Whether all records stored now were read; for a topic that no transactions write to."""
         return all(
-            offset >= self._consumer.get_watermark_offsets(TopicPartition(*at), _ANSWER_SECONDS)[1]
-            for at, offset in self.offsets.items()
-            if at[0] == topic
+            offset >= self._end_offset(name, number)
+            for (name, number), offset in self.offsets.items()
+            if name == topic
         )
+
+    def _end_offset(self, topic: str, number: int) -> int:
+        partition = TopicPartition(topic, number)
+        return int(self._consumer.get_watermark_offsets(partition, _ANSWER_SECONDS)[1])
 
 
 class Counts(NamedTuple):
@@ -234,7 +246,7 @@ def _match(
     return partner
 
 
-def landed_offsets(checkpoint: Path) -> Offsets:
+def landed_offsets(checkpoint: Path) -> PartitionOffsets:
     """Return the offset behind the content of the tables, by topic and partition.
 
     Spark writes a batch's end offsets, as the last line of `offsets/N`, before the batch, and
@@ -251,7 +263,7 @@ def landed_offsets(checkpoint: Path) -> Offsets:
     }
 
 
-def has_landed(checkpoint: Path, wanted: Offsets) -> bool:
+def has_landed(checkpoint: Path, wanted: PartitionOffsets) -> bool:
     """Whether the tables hold all records before the wanted offsets."""
     landed = landed_offsets(checkpoint)
-    return all(landed.get(at, 0) >= offset for at, offset in wanted.items())
+    return all(landed.get(partition, 0) >= offset for partition, offset in wanted.items())

@@ -24,8 +24,8 @@ _FRAME_SECONDS = 0.25
 
 
 @dataclass
-class Scene:
-    """The content of the view: the play changes it, views draw it."""
+class DemoState:
+    """The state that the view shows: the demo's steps change it, views draw it."""
 
     seconds: float
     kills_planned: int
@@ -70,23 +70,23 @@ class Lines:
         self._due = 0.0
         self._phase = ""
 
-    def draw(self, scene: Scene) -> None:
-        if scene.phase != self._phase:
-            self._phase = scene.phase
-            self.tell(scene, scene.phase)
+    def draw(self, state: DemoState) -> None:
+        if state.phase != self._phase:
+            self._phase = state.phase
+            self.tell(state, state.phase)
         if time.monotonic() >= self._due:
-            self._sum_up(scene)
+            self._sum_up(state)
 
-    def tell(self, scene: Scene, event: str) -> None:
-        print(f"{clock(scene.elapsed)}  {event}", flush=True)
+    def tell(self, state: DemoState, event: str) -> None:
+        print(f"{clock(state.elapsed)}  {event}", flush=True)
 
-    def close(self, scene: Scene) -> None:
-        self._sum_up(scene)
+    def close(self, state: DemoState) -> None:
+        self._sum_up(state)
 
-    def _sum_up(self, scene: Scene) -> None:
-        if scene.counts.begun:
+    def _sum_up(self, state: DemoState) -> None:
+        if state.counts.begun:
             self._due = time.monotonic() + self._every
-            self.tell(scene, summary(scene))
+            self.tell(state, summary(state))
 
 
 class Screen:
@@ -98,57 +98,57 @@ class Screen:
         self._live.start()
         self._due = 0.0
 
-    def draw(self, scene: Scene) -> None:
+    def draw(self, state: DemoState) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _FRAME_SECONDS
-            self._live.update(frame(scene, self._width), refresh=True)
+            self._live.update(frame(state, self._width), refresh=True)
 
-    def tell(self, scene: Scene, event: str) -> None:
-        """Draw at once: the event is in the scene."""
+    def tell(self, state: DemoState, event: str) -> None:
+        """Draw at once: the event is in the state."""
         self._due = 0.0
-        self.draw(scene)
+        self.draw(state)
 
-    def close(self, scene: Scene) -> None:
+    def close(self, state: DemoState) -> None:
         self._due = 0.0
-        self.draw(scene)
+        self.draw(state)
         self._live.stop()
 
 
-#: A view draws a scene, as often as it likes, and tells each event once.
+#: A view draws the demo's state, as often as it likes, and tells each event once.
 View = Lines | Screen
 
 
-def summary(scene: Scene) -> str:
+def summary(state: DemoState) -> str:
     """Return the summary in one line."""
-    c = scene.counts
+    c = state.counts
     undeliverable = f", {c.undeliverable:,} undeliverable" if c.undeliverable else ""
-    half, most = scene.latency_texts[0]
+    half, most = state.latency_texts[0]
     return (
         f"{c.begun:,} orders: {c.committed:,} committed ({c.committed_by_check:,} by check), "
         f"{c.rolled_back:,} rolled back ({c.rolled_back_by_check:,} by check), "
-        f"{c.discarded:,} discarded{undeliverable}, {scene.pending:,} pending; "
-        f"{c.checks:,} checks, {scene.kills} kills; op to visible p50 {half}, p99 {most}"
+        f"{c.discarded:,} discarded{undeliverable}, {state.pending:,} pending; "
+        f"{c.checks:,} checks, {state.kills} kills; op to visible p50 {half}, p99 {most}"
     )
 
 
-def frame(scene: Scene, width: int = WIDTH) -> Panel:
+def frame(state: DemoState, width: int = WIDTH) -> Panel:
     """Return the whole view; its height never changes."""
     parts: list[RenderableType] = [
-        *_heading(scene),
+        *_heading(state),
         Text(),
-        _outcomes(scene.counts),
+        _outcomes(state.counts),
         Text(),
-        _figures(scene),
+        _figures(state),
         Text(),
-        *_events(scene),
+        *_events(state),
     ]
     return Panel(Group(*parts), title="txresolver demo", box=box.ROUNDED, width=width)
 
 
-def _heading(scene: Scene) -> Iterable[Table]:
-    placed = f"orders placed for {clock(scene.sending)} of {clock(scene.seconds)}"
-    yield _sides(Text(scene.phase, "bold"), f"running for {clock(scene.elapsed)}")
-    yield _sides(ProgressBar(scene.seconds, scene.sending), placed)
+def _heading(state: DemoState) -> Iterable[Table]:
+    placed = f"orders placed for {clock(state.sending)} of {clock(state.seconds)}"
+    yield _sides(Text(state.phase, "bold"), f"running for {clock(state.elapsed)}")
+    yield _sides(ProgressBar(state.seconds, state.sending), placed)
 
 
 def _sides(left: RenderableType, right: str) -> Table:
@@ -177,10 +177,10 @@ def _outcomes(c: Counts) -> Table:
     return table
 
 
-def _figures(scene: Scene) -> Table:
+def _figures(state: DemoState) -> Table:
     """Return the counts beside the outcomes on the left, and latencies on the right."""
-    c = scene.counts
-    op, half = scene.latency_texts
+    c = state.counts
+    op, half = state.latency_texts
     table = Table.grid(padding=(0, 2, 0, 0))
     for width, is_number in (
         (16, False),
@@ -191,20 +191,20 @@ def _figures(scene: Scene) -> Table:
         (10, True),
     ):
         table.add_column(width=width, justify="right" if is_number else "left")
-    killed = f"{scene.kills} of {scene.kills_planned}"
+    killed = f"{state.kills} of {state.kills_planned}"
     heads = (Text(head, "dim") for head in ("latency", "p50", "p99"))
     table.add_row("orders begun", f"{c.begun:,}", "", *heads)
-    table.add_row("pending", Text(f"{scene.pending:,}", "bold"), "", "op stored → visible", *op)
+    table.add_row("pending", Text(f"{state.pending:,}", "bold"), "", "op stored → visible", *op)
     table.add_row("checks sent", f"{c.checks:,}", "", "half stored → visible", *half)
-    table.add_row("delivered", f"{c.delivered:,}", "", "orders a second", f"{scene.rate:.0f}")
-    table.add_row("shop killed", killed, "", f"the shop {scene.shop}")
+    table.add_row("delivered", f"{c.delivered:,}", "", "orders a second", f"{state.rate:.0f}")
+    table.add_row("shop killed", killed, "", f"the shop {state.shop}")
     return table
 
 
-def _events(scene: Scene) -> list[Text]:
+def _events(state: DemoState) -> list[Text]:
     lines = [
         Text.assemble((clock(when), "dim"), "  ", event, no_wrap=True, overflow="ellipsis")
-        for when, event in scene.events
+        for when, event in state.events
     ]
     return lines + [Text()] * (_EVENTS - len(lines))
 

@@ -61,7 +61,7 @@ class Fate(str, Enum):
     REFUSED = "rolls back, and says so"
     PAID_SILENTLY = "commits, and says UNKNOWN"
     REFUSED_SILENTLY = "rolls back, and says UNKNOWN"
-    NEVER_PAID = "waits for a payment that never comes: UNKNOWN for ever"
+    NEVER_PAID = "waits for a payment that never comes: always UNKNOWN"
 
 
 #: Share of each fate, in per cent of the orders.
@@ -137,8 +137,10 @@ def open_database(path: Path) -> Engine:
     """Open the file for all threads of this process; a kill -9 leaves it consistent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Let threads take turns by the pool's one connection. SQLite itself waits by polling.
-    one = {"pool_size": 1, "max_overflow": 0}
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS}, **one)
+    one_connection = {"pool_size": 1, "max_overflow": 0}
+    engine = create_engine(
+        f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS}, **one_connection
+    )
     event.listen(engine, "connect", _set_up)
     LOG.metadata.create_all(engine)
     return engine
@@ -151,7 +153,9 @@ def _set_up(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous = NORMAL").close()
 
 
-def place(connection: Connection, transaction_id: str, order: Order, content: Content) -> None:
+def write_order(
+    connection: Connection, transaction_id: str, order: Order, content: Content
+) -> None:
     """Write an order and its message down, in the local transaction."""
     headers = [(name, None if value is None else value.hex()) for name, value in content.headers]
     connection.execute(
@@ -204,7 +208,7 @@ class Orders(SqlTransactionListener):
             with self.engine.begin() as connection:
                 connection.execute(insert(_UNPAID).values(transaction_id=message.transaction_id))
             return TransactionStatus.UNKNOWN
-        status = self._place(message.transaction_id, order, content)
+        status = self._place_order(message.transaction_id, order, content)
         return TransactionStatus.UNKNOWN if order.fate in _SILENT else status
 
     def check_local_transaction(self, message: Message) -> TransactionStatus:
@@ -214,11 +218,13 @@ class Orders(SqlTransactionListener):
                 return TransactionStatus.UNKNOWN
         return super().check_local_transaction(message)
 
-    def _place(self, transaction_id: str, order: Order, content: Content) -> TransactionStatus:
+    def _place_order(
+        self, transaction_id: str, order: Order, content: Content
+    ) -> TransactionStatus:
         try:
             with self.engine.begin() as connection:
                 self.log.commit(connection, transaction_id)
-                place(connection, transaction_id, order, content)
+                write_order(connection, transaction_id, order, content)
                 if order.fate in _REFUSED:
                     raise _PaymentRefused
         except (_PaymentRefused, IntegrityError):  # by a check that was answered meanwhile

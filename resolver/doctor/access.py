@@ -41,18 +41,18 @@ class _Granted:
 
 
 def access(
-    admin: AdminClient, found: ClusterMetadata, settings: Settings, roles: Collection[str]
+    admin: AdminClient, cluster: ClusterMetadata, settings: Settings, roles: Collection[str]
 ) -> Iterator[Finding]:
     """Yield the rights that this login lacks to play the roles."""
     needed = {role: rights(settings, Principals(**{role: _ME})) for role in roles}
     wanted = [right for of_role in needed.values() for right in of_role if right.principal == _ME]
-    granted = _granted(admin, found, wanted)
+    granted = _granted(admin, cluster, wanted)
     for role, of_role in needed.items():
         mine = [right for right in of_role if right.principal == _ME]
         missing = [right for right in mine if not _has(right, granted)]
         for right in missing:
             may, kind = (
-                one.name.lower().replace("_", " ") for one in (right.operation, right.kind)
+                word.name.lower().replace("_", " ") for word in (right.operation, right.kind)
             )
             yield error(
                 f"rights of {role}",
@@ -63,13 +63,13 @@ def access(
             yield ok(f"rights of {role}", "this login has all that Kafka tells of")
 
 
-def _granted(admin: AdminClient, found: ClusterMetadata, wanted: list[Right]) -> _Granted:
+def _granted(admin: AdminClient, cluster: ClusterMetadata, wanted: list[Right]) -> _Granted:
     granted = _Granted()
     names = {
         name
         for right in wanted
         if right.kind is ResourceType.TOPIC
-        for name in _names(right.pattern, found.topics)
+        for name in _names(right.pattern, cluster.topics)
     }
     described = admin.describe_topics(
         TopicCollection(sorted(names)),
@@ -89,7 +89,9 @@ def _granted(admin: AdminClient, found: ClusterMetadata, wanted: list[Right]) ->
 
 def _operations(group: ConsumerGroupDescription | None) -> set[AclOperation]:
     return (
-        set() if group is None else {AclOperation(one) for one in group.authorized_operations or ()}
+        set()
+        if group is None
+        else {AclOperation(operation) for operation in group.authorized_operations or ()}
     )
 
 

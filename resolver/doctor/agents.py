@@ -22,9 +22,9 @@ _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
-def agents(admin: AdminClient, found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
+def agents(admin: AdminClient, cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
     """Yield for each group how many members answer its checks, and how many checks wait."""
-    groups = groups_met(found, settings)
+    groups = groups_met(cluster, settings)
     if not groups:
         return
     for group, described in described_groups(admin, groups):
@@ -34,22 +34,26 @@ def agents(admin: AdminClient, found: ClusterMetadata, settings: Settings) -> It
             continue
         members = len(described.members)
         topic = Names(settings.topic_prefix).check(group)
-        waiting = _waiting(admin, group, topic, len(found.topics[topic].partitions))
+        waiting = _waiting(admin, group, topic, len(cluster.topics[topic].partitions))
         yield _finding(group, members, waiting)
 
 
 def _waiting(admin: AdminClient, group: str, topic: str, count: int) -> int:
-    """Return the number of checks that the group has not read; offsets, so a few too many."""
-    places = [TopicPartition(topic, number) for number in range(count)]
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+    """Return the number of checks that the group has not read. By offsets: a few too many."""
+    partitions = [TopicPartition(topic, number) for number in range(count)]
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
     committed = asked[group].result(2 * _TIMEOUT_SECONDS).topic_partitions
-    ends = admin.list_offsets(dict.fromkeys(places, _LATEST), request_timeout=_TIMEOUT_SECONDS)
-    begins = admin.list_offsets(dict.fromkeys(places, _EARLIEST), request_timeout=_TIMEOUT_SECONDS)
-    read = {one.partition: one.offset for one in committed if one.offset >= 0}
+    ends = admin.list_offsets(dict.fromkeys(partitions, _LATEST), request_timeout=_TIMEOUT_SECONDS)
+    begins = admin.list_offsets(
+        dict.fromkeys(partitions, _EARLIEST), request_timeout=_TIMEOUT_SECONDS
+    )
+    read = {
+        partition.partition: partition.offset for partition in committed if partition.offset >= 0
+    }
     return sum(
-        ends[place].result(2 * _TIMEOUT_SECONDS).offset
-        - read.get(place.partition, begins[place].result(2 * _TIMEOUT_SECONDS).offset)
-        for place in places
+        ends[partition].result(2 * _TIMEOUT_SECONDS).offset
+        - read.get(partition.partition, begins[partition].result(2 * _TIMEOUT_SECONDS).offset)
+        for partition in partitions
     )
 
 

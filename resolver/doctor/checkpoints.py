@@ -82,7 +82,7 @@ def _table(path: Path, app_id: str, landed: int | None, planned: int) -> Iterato
     about = f"table {path.name}"
     remove = f"stop land, remove {path.parents[1] / 'checkpoints' / 'land'}, and start again"
     try:
-        wrote = DeltaTable(path).transaction_version(app_id)
+        last_batch = DeltaTable(path).transaction_version(app_id)
     except TableNotFoundError:
         yield error(about, f"{path} is gone", f"{remove}: what Kafka still has lands again")
         return
@@ -90,11 +90,13 @@ def _table(path: Path, app_id: str, landed: int | None, planned: int) -> Iterato
         seen = f"{path} can't be read: {' '.join(str(failed).split())[:300]}"
         yield error(about, seen, "put its files back, or remove the table: land says what else")
         return
-    if landed is not None and (wrote is None or wrote < landed):
-        seen = f"{path} has batch {wrote}, and the checkpoint says {landed}: the table is older"
+    if landed is not None and (last_batch is None or last_batch < landed):
+        seen = (
+            f"{path} has batch {last_batch}, and the checkpoint says {landed}: the table is older"
+        )
         yield error(about, seen, f"{remove}: what Kafka still has lands again")
-    elif wrote is not None and wrote > planned:
-        seen = f"{path} has batch {wrote}, and the checkpoint knows {planned}: it is older"
+    elif last_batch is not None and last_batch > planned:
+        seen = f"{path} has batch {last_batch}, and the checkpoint knows {planned}: it is older"
         yield error(about, seen, f"{remove}: land goes on after the tables")
 
 

@@ -22,12 +22,16 @@ _TIMEOUT_SECONDS = 15.0
 _SMALL_MS = 1_000
 
 
-def clocks(found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
+def clocks(cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
     """Yield the difference of each broker's clock to ours."""
-    topic = found.topics.get(Names(settings.topic_prefix).op)
+    topic = cluster.topics.get(Names(settings.topic_prefix).op)
     if topic is None:
-        return  # that it is missing is told elsewhere
-    leaders = {number: one.leader for number, one in topic.partitions.items() if one.leader >= 0}
+        return  # `topics` tells that it is missing
+    leaders = {
+        number: partition.leader
+        for number, partition in topic.partitions.items()
+        if partition.leader >= 0
+    }
     first = {broker: number for number, broker in reversed(leaders.items())}
     stamps = _Stamps(settings)
     for broker, queue in sorted(first.items()):

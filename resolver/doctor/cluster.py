@@ -21,37 +21,39 @@ _TIMEOUT_SECONDS = 30.0
 _MAKE = "make it with `txresolver topics create`, or grant this login Describe on it"
 
 
-def brokers(admin: AdminClient, found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
+def brokers(admin: AdminClient, cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
     """Yield what brokers there are, and their settings that the resolver relies on."""
-    names = ", ".join(f"{one.id} at {one.host}:{one.port}" for one in found.brokers.values())
+    names = ", ".join(
+        f"{broker.id} at {broker.host}:{broker.port}" for broker in cluster.brokers.values()
+    )
     yield ok("connection", f"{settings.bootstrap_servers} answers; brokers: {names}")
-    for number in found.brokers:
+    for number in cluster.brokers:
         yield from _broker(number, _settings_of(admin, number), settings)
 
 
 def _settings_of(admin: AdminClient, number: int) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.BROKER, str(number))
     [future] = admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS).values()
-    found = future.result(2 * _TIMEOUT_SECONDS)
-    return {name: entry.value or "" for name, entry in found.items()}
+    config = future.result(2 * _TIMEOUT_SECONDS)
+    return {name: entry.value or "" for name, entry in config.items()}
 
 
-def _broker(number: int, found: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
+def _broker(number: int, config: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
     about, ours = f"broker {number}", settings.kafka_transaction_timeout_ms
-    longest = int(found.get("transaction.max.timeout.ms", ours))
+    longest = int(config.get("transaction.max.timeout.ms", ours))
     if longest < ours:
         yield error(
             about,
             f"transaction.max.timeout.ms is {longest}, below kafka_transaction_timeout_ms ({ours})",
             f"set kafka_transaction_timeout_ms to {longest} or less, or raise the broker's",
         )
-    if found.get("transaction.partition.verification.enable", "true") != "true":
+    if config.get("transaction.partition.verification.enable", "true") != "true":
         yield error(
             about,
             "transaction.partition.verification.enable is false",
             "set it to true: otherwise a late request may tear a batch",
         )
-    minutes = int(found.get("offsets.retention.minutes", 10_080))
+    minutes = int(config.get("offsets.retention.minutes", 10_080))
     seen = f"the marker is kept for offsets.retention.minutes={minutes} without a resolver"
     if minutes < 1_440:
         yield warning(about, seen, "raise it to 10080: after it only --rebuild starts")
@@ -59,31 +61,31 @@ def _broker(number: int, found: Mapping[str, str], settings: Settings) -> Iterat
         yield ok(about, seen)
 
 
-def topics(admin: AdminClient, found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
+def topics(admin: AdminClient, cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
     """Yield the protocol's topics that are missing, or whose settings break the protocol."""
     queues = queue_topics(settings)
-    missing = [spec.name for spec in queues if spec.name not in found.topics]
+    missing = [spec.name for spec in queues if spec.name not in cluster.topics]
     for name in missing:
         yield error(f"topic {name}", "it is not there", _MAKE)
     if missing:
         return
     configs = describe_topics(admin, [spec.name for spec in queues])
     half, op = (configs[spec.name] for spec in queues)
-    outputs = output_topics(settings, groups_met(found, settings), half, op)
-    there = [spec for spec in outputs if spec.name in found.topics]
+    outputs = output_topics(settings, groups_met(cluster, settings), half, op)
+    there = [spec for spec in outputs if spec.name in cluster.topics]
     configs |= describe_topics(admin, [spec.name for spec in there]) if there else {}
     for spec in outputs:
-        if spec.name not in found.topics:
+        if spec.name not in cluster.topics:
             yield error(f"topic {spec.name}", "it is not there", _MAKE)
     for spec in (*queues, *there):
-        yield from _topic(spec, configs[spec.name], found.topics[spec.name], settings)
+        yield from _topic(spec, configs[spec.name], cluster.topics[spec.name], settings)
 
 
 def _topic(
-    spec: TopicSpec, config: Mapping[str, str], found: TopicMetadata, settings: Settings
+    spec: TopicSpec, config: Mapping[str, str], topic: TopicMetadata, settings: Settings
 ) -> Iterator[Finding]:
-    about, places = f"topic {spec.name}", found.partitions.values()
-    replicas = min(len(one.replicas) for one in places)
+    about, all_partitions = f"topic {spec.name}", topic.partitions.values()
+    replicas = min(len(partition.replicas) for partition in all_partitions)
     faults = list(broken(spec, config, replicas))
     for rule, value in faults:
         yield error(
@@ -94,14 +96,16 @@ def _topic(
             f"--add-config {rule.setting}={rule.fix}",
         )
     names = Names(settings.topic_prefix)
-    if spec.name in (names.half, names.op) and len(places) != settings.queues:
+    if spec.name in (names.half, names.op) and len(all_partitions) != settings.queues:
         yield error(
             about,
-            f"it has {len(places)} partitions, and queues is {settings.queues}",
-            f"set queues={len(places)}: the number is fixed once topics are made",
+            f"it has {len(all_partitions)} partitions, and queues is {settings.queues}",
+            f"set queues={len(all_partitions)}: the number is fixed once topics are made",
         )
     elif not faults:
-        yield ok(about, f"{len(places)} partitions, {replicas} replicas, settings as needed")
+        yield ok(
+            about, f"{len(all_partitions)} partitions, {replicas} replicas, settings as needed"
+        )
     if replicas < settings.replication_factor:
         yield warning(
             about,
@@ -110,14 +114,14 @@ def _topic(
         )
 
 
-def partitions(found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
+def partitions(cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
     """Yield partitions of all visible topics that take no records, or have too few replicas."""
     unled, behind = [], []
-    for name, topic in found.topics.items():
-        for number, one in topic.partitions.items():
-            if one.leader < 0:
+    for name, topic in cluster.topics.items():
+        for number, partition in topic.partitions.items():
+            if partition.leader < 0:
                 unled.append(f"{name}:{number}")
-            elif len(one.isrs) < len(one.replicas):
+            elif len(partition.isrs) < len(partition.replicas):
                 behind.append(f"{name}:{number}")
     if unled:
         yield error(
@@ -135,10 +139,10 @@ def partitions(found: ClusterMetadata, settings: Settings) -> Iterator[Finding]:
         yield ok("partitions", "each has a leader, and all replicas are in sync")
 
 
-def groups_met(found: ClusterMetadata, settings: Settings) -> list[str]:
+def groups_met(cluster: ClusterMetadata, settings: Settings) -> list[str]:
     """Return the groups that have a check topic."""
     names = Names(settings.topic_prefix)
-    groups = (names.checked_group(name) for name in found.topics)
+    groups = (names.checked_group(name) for name in cluster.topics)
     return sorted(group for group in groups if group is not None)
 
 

@@ -45,15 +45,15 @@ def examine(settings: Settings, home: Home, roles: Collection[str]) -> Iterator[
 
 def _kafka(
     admin: AdminClient,
-    found: ClusterMetadata,
+    cluster: ClusterMetadata,
     settings: Settings,
     home: Home,
     roles: Collection[str],
 ) -> Iterator[Finding]:
-    yield from looked("brokers", lambda: brokers(admin, found, settings))
-    yield from looked("partitions", lambda: partitions(found, settings))
-    yield from looked("topics", lambda: topics(admin, found, settings))
-    yield from looked("rights", lambda: access(admin, found, settings, roles))
-    yield from looked("clocks", lambda: clocks(found, settings))
-    yield from looked("groups", lambda: agents(admin, found, settings))
+    yield from looked("brokers", lambda: brokers(admin, cluster, settings))
+    yield from looked("partitions", lambda: partitions(cluster, settings))
+    yield from looked("topics", lambda: topics(admin, cluster, settings))
+    yield from looked("rights", lambda: access(admin, cluster, settings, roles))
+    yield from looked("clocks", lambda: clocks(cluster, settings))
+    yield from looked("groups", lambda: agents(admin, cluster, settings))
     yield from looked("checkpoint", lambda: checkpoint(home, settings))

@@ -24,7 +24,7 @@ class Level(str, Enum):
 
 
 class Finding(NamedTuple):
-    """What was looked at, what was seen, and the remedy; nothing found has no remedy."""
+    """What was looked at, what was seen, and the remedy; it is empty where all is well."""
 
     level: Level
     about: str

@@ -20,7 +20,7 @@ from ..broker.java import find_java
 from ..errors import BrokerError, how_to_install
 from .finding import Finding, error, ok, warning
 
-#: A home's disk needs so many bytes free, and such a share of it.
+#: Least free space of a home's disk, in bytes and as a share of the disk.
 _LEAST_FREE_BYTES, _LEAST_FREE_SHARE = 2 << 30, 0.05
 _ASKED_SECONDS = 60
 

@@ -44,13 +44,13 @@ def grant(admin: AdminClient, wanted: list[Right]) -> set[Right]:
 
     Raises `AccessError` where Kafka has no authorizer, or does not let us change anything.
     """
-    there = _bindings(admin)
-    missing = {right.binding(): right for right in wanted if right.binding() not in there}
+    granted = _bindings(admin)
+    missing = {right.binding(): right for right in wanted if right.binding() not in granted}
     if missing:
         for future in admin.create_acls(list(missing), request_timeout=_TIMEOUT_SECONDS).values():
             _result(future)
-        what = f"{len(missing)} new ACLs did not appear"
-        await_seen(lambda: missing.keys() <= _bindings(admin) or None, what)
+        failure = f"{len(missing)} new ACLs did not appear"
+        await_seen(lambda: missing.keys() <= _bindings(admin) or None, failure)
     return set(missing.values())
 
 

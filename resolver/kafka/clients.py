@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from ..errors import SettingsError
+from ..protocol import Names
 from ..settings import Settings
 from ..settings.java_options import java_options
 
@@ -16,6 +17,7 @@ __all__ = [
     "WHOLE_BYTES",
     "admin_client",
     "client_config",
+    "reader_config",
     "servers_of",
     "spark_batch_options",
     "spark_kafka_options",
@@ -52,6 +54,19 @@ def client_config(settings: Settings, **ours: Any) -> dict[str, Any]:
     return {**quiet, **settings.kafka, "bootstrap.servers": servers_of(settings), **ours}
 
 
+def reader_config(settings: Settings, **more: Any) -> dict[str, Any]:
+    """Return the configuration of a consumer that only reads: it commits nothing.
+
+    `more` wins over these options, and over the options of [kafka]; see `client_config`.
+    """
+    ours = {
+        "group.id": Names(settings.topic_prefix).reader,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+    }
+    return client_config(settings, **{**ours, **more})
+
+
 def admin_client(settings: Settings) -> AdminClient:
     """Return a client that makes and describes topics; it has nothing to close."""
     return AdminClient(client_config(settings))
@@ -64,8 +79,8 @@ def spark_kafka_options(settings: Settings, answer_ms: int = 10_000) -> dict[str
     [spark] win. Raises `SettingsError` where an
     option has no counterpart in Java.
     """
-    given = {key: value for key, value in settings.spark.items() if key.startswith("kafka.")}
-    translated = java_options(settings.kafka, given)
+    overrides = {key: value for key, value in settings.spark.items() if key.startswith("kafka.")}
+    translated = java_options(settings.kafka, overrides)
     return {
         "kafka.bootstrap.servers": servers_of(settings),
         # Time in ms that a fetch waits for more records. Spark asks for a partition's end behind
@@ -77,7 +92,7 @@ def spark_kafka_options(settings: Settings, answer_ms: int = 10_000) -> dict[str
         # half, until it had asked new leaders for all its partitions.
         "kafka.request.timeout.ms": str(answer_ms),
         **translated,
-        **given,
+        **overrides,
     }
 
 
@@ -85,8 +100,8 @@ def spark_batch_options(settings: Settings) -> dict[str, str]:
     """Return the options of a batch query that reads committed records, with their headers.
 
     Each running task holds up to `WHOLE_BYTES` of its partition. So may each idle consumer that
-    Spark keeps. An answer of so many bytes may take a minute, so that a slow link does not time
-    out. `spark.kafka.max.partition.fetch.bytes` of the settings wins.
+    Spark keeps. Kafka may take a minute for an answer: a slow link needs that for `WHOLE_BYTES`.
+    `spark.kafka.max.partition.fetch.bytes` of the settings wins.
     """
     return {
         "kafka.max.partition.fetch.bytes": str(WHOLE_BYTES),

@@ -15,9 +15,8 @@ from confluent_kafka import (
 )
 
 from ..errors import ResolverError
-from ..protocol import Names
 from ..settings import Settings
-from .clients import client_config
+from .clients import reader_config
 
 _TIMEOUT_SECONDS = 30.0
 
@@ -47,22 +46,22 @@ def _partitions(consumer: Consumer, pattern: re.Pattern[str]) -> list[tuple[str,
 
 
 def _oldest(consumer: Consumer, partitions: list[tuple[str, int]]) -> Oldest:
-    found: Oldest = {}
-    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in partitions])
+    oldest: Oldest = {}
+    consumer.assign([TopicPartition(*partition, OFFSET_BEGINNING) for partition in partitions])
     until = time.monotonic() + _TIMEOUT_SECONDS
-    while missing := [place for place in partitions if place not in found]:
+    while missing := [partition for partition in partitions if partition not in oldest]:
         message = consumer.poll(max(0.0, until - time.monotonic()))
         if message is None:
-            topic, partition = missing[0]
+            topic, number = missing[0]
             raise ResolverError(
-                f"no answer from partition {partition} of {topic} within {_TIMEOUT_SECONDS:.0f} s",
+                f"no answer from partition {number} of {topic} within {_TIMEOUT_SECONDS:.0f} s",
                 remedy="look whether its broker is up, and start again",
             )
-        place = (str(message.topic()), int(message.partition() or 0))
-        if place not in found:
-            found[place] = _stored_at(message)
-            consumer.pause([TopicPartition(*place)])  # lets the other partitions answer
-    return found
+        partition = (str(message.topic()), int(message.partition() or 0))
+        if partition not in oldest:
+            oldest[partition] = _stored_at(message)
+            consumer.pause([TopicPartition(*partition)])  # lets the other partitions answer
+    return oldest
 
 
 def _stored_at(message: Message) -> int | None:
@@ -84,10 +83,7 @@ def _stored_at(message: Message) -> int | None:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": Names(settings.topic_prefix).reader,
-        "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "isolation.level": "read_committed",
         "queued.min.messages": 1,  # one record of each partition is enough
     }
-    return Consumer(client_config(settings, **ours))
+    return Consumer(reader_config(settings, **ours))

@@ -138,13 +138,13 @@ def is_silence(error: Exception) -> bool:
 
 def describe(admin: AdminClient, topics: list[str], timeout_seconds: float) -> Described:
     """Describe those of the topics that exist; describing a topic never makes it."""
-    asked = admin.describe_topics(
+    futures = admin.describe_topics(
         TopicCollection(topics),
         include_authorized_operations=True,
         request_timeout=timeout_seconds,
     )
     described, hidden = {}, set()
-    for topic, future in asked.items():
+    for topic, future in futures.items():
         try:
             described[topic] = future.result(timeout_seconds)
         except KafkaException as error:
@@ -153,17 +153,21 @@ def describe(admin: AdminClient, topics: list[str], timeout_seconds: float) -> D
             elif error.args[0].code() not in _MISSING:
                 raise
     configs = _configs(admin, list(described), timeout_seconds)
-    targets = {topic: _target(found, configs.get(topic)) for topic, found in described.items()}
+    targets = {
+        topic: _target(description, configs.get(topic)) for topic, description in described.items()
+    }
     return Described(targets, frozenset(hidden))
 
 
-def _target(found: Any, config: dict[str, Any] | None) -> Target:
-    allowed = found.authorized_operations
+def _target(description: Any, config: dict[str, Any] | None) -> Target:
+    allowed = description.authorized_operations
     return Target(
-        partitions=len(found.partitions),
-        internal=found.is_internal,
-        stalled=_stalled(found, config),
-        leaderless=tuple(one.id for one in found.partitions if not one.leader),
+        partitions=len(description.partitions),
+        internal=description.is_internal,
+        stalled=_stalled(description, config),
+        leaderless=tuple(
+            partition.id for partition in description.partitions if not partition.leader
+        ),
         writable=not allowed or AclOperation.WRITE in allowed or AclOperation.ALL in allowed,
         compacted=config is not None and "compact" in config["cleanup.policy"].value,
         max_bytes=int(config["max.message.bytes"].value) if config else None,
@@ -173,13 +177,13 @@ def _target(found: Any, config: dict[str, Any] | None) -> Target:
     )
 
 
-def _stalled(found: Any, config: dict[str, Any] | None) -> tuple[int, ...]:
+def _stalled(description: Any, config: dict[str, Any] | None) -> tuple[int, ...]:
     fewest = int(config["min.insync.replicas"].value) if config else 1
     return tuple(
-        one.id
-        for one in found.partitions
+        partition.id
+        for partition in description.partitions
         # Kafka asks for no more replicas in sync than there are.
-        if not one.leader or len(one.isr) < min(fewest, len(one.replicas))
+        if not partition.leader or len(partition.isr) < min(fewest, len(partition.replicas))
     )
 
 

@@ -31,7 +31,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExistingTopic:
     """A topic as the metadata show it; `led`: every partition has a leader."""
 
     partitions: int
@@ -39,13 +39,13 @@ class Found:
     led: bool
 
 
-def existing_topics(admin: AdminClient) -> dict[str, Found]:
+def existing_topics(admin: AdminClient) -> dict[str, ExistingTopic]:
     """Return the cluster's topics by name."""
     try:
         topics = admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
     except KafkaException as error:
         raise _unreachable(error) from error
-    return {name: _found(topic) for name, topic in topics.items() if topic.partitions}
+    return {name: _existing(topic) for name, topic in topics.items() if topic.partitions}
 
 
 def matching_topics(admin: AdminClient, pattern: str) -> list[str]:
@@ -53,9 +53,9 @@ def matching_topics(admin: AdminClient, pattern: str) -> list[str]:
     return [name for name in existing_topics(admin) if re.fullmatch(pattern, name)]
 
 
-def _found(topic: TopicMetadata) -> Found:
+def _existing(topic: TopicMetadata) -> ExistingTopic:
     partitions = topic.partitions.values()
-    return Found(
+    return ExistingTopic(
         len(partitions),
         min(len(partition.replicas) for partition in partitions),
         all(partition.leader >= 0 for partition in partitions),
@@ -89,15 +89,15 @@ def _was_made(name: str, future: Future[Any]) -> bool:
 
 def await_topics(
     admin: AdminClient, names: Sequence[str], unled: Collection[str] = ()
-) -> dict[str, Found]:
+) -> dict[str, ExistingTopic]:
     """Wait until the metadata show the topics: their creation returns before every broker knows.
 
     Each partition must have a leader, except in topics that may be `unled`.
     """
 
-    def look() -> dict[str, Found] | None:
+    def look() -> dict[str, ExistingTopic] | None:
         existing = existing_topics(admin)
-        led = {name for name, found in existing.items() if found.led or name in unled}
+        led = {name for name, topic in existing.items() if topic.led or name in unled}
         complete = led.issuperset(names)
         return {name: existing[name] for name in names} if complete else None
 

@@ -110,12 +110,12 @@ def real_topic(settings: Settings, name: str, partitions: int) -> TopicSpec:
 
 
 def broken(spec: TopicSpec, config: Config, replicas: int) -> Iterator[tuple[Rule, str]]:
-    """Yield the rules that an existing topic breaks, each with the value that was found."""
+    """Yield the rules that an existing topic breaks, each with the value that the topic has."""
     rules = (*spec.rules, _in_sync(replicas)) if spec.rules else ()
     for rule in rules:
-        found = config.get(rule.setting, "")
-        if not rule.holds(found):
-            yield rule, found
+        value = config.get(rule.setting, "")
+        if not rule.holds(value):
+            yield rule, value
 
 
 def _config(settings: Settings, keep: int) -> dict[str, str]:
@@ -139,17 +139,17 @@ def _in_sync(replicas: int) -> Rule:
         "min.insync.replicas",
         f"{least} to {replicas} with {replicas} replicas",
         str(least),
-        lambda found: least <= int(found) <= replicas,
+        lambda actual: least <= int(actual) <= replicas,
         "an acknowledged record must outlive a broker, and the topic must be writable",
     )
 
 
 def _equal(setting: str, value: str, why: str) -> Rule:
-    return Rule(setting, value, value, lambda found: found == value, why)
+    return Rule(setting, value, value, lambda actual: actual == value, why)
 
 
 def _at_least(setting: str, value: int, why: str) -> Rule:
-    return Rule(setting, f"{value} or more", str(value), lambda found: int(found) >= value, why)
+    return Rule(setting, f"{value} or more", str(value), lambda actual: int(actual) >= value, why)
 
 
 _NOT_COMPACTED = _equal("cleanup.policy", "delete", "compaction loses records of one key")
@@ -164,7 +164,7 @@ def _kept(keep: int, why: str) -> tuple[Rule, ...]:
             "retention.ms",
             needed,
             str(keep),
-            lambda found: int(found) == -1 or int(found) >= keep != -1,
+            lambda actual: int(actual) == -1 or int(actual) >= keep != -1,
             why,
         ),
         _equal("retention.bytes", "-1", "a limit of size deletes records before their time"),

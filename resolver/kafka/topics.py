@@ -18,7 +18,13 @@ from ..protocol.groups import check_apart, check_group
 from ..protocol.names import MAX_TOPIC_LENGTH, Names, legal_topic
 from ..settings import Settings
 from .clients import admin_client
-from .topic_admin import Found, await_topics, create_topics, describe_topics, existing_topics
+from .topic_admin import (
+    ExistingTopic,
+    await_topics,
+    create_topics,
+    describe_topics,
+    existing_topics,
+)
 from .topic_specs import TopicSpec, broken, output_topics, queue_topics, real_topic
 
 __all__ = ["Topic", "ensure_real_topics", "ensure_topics"]
@@ -50,17 +56,19 @@ def ensure_topics(
     names = Names(settings.topic_prefix)
     existing = existing_topics(admin)
     _check_queues(names, settings, existing)
-    asked = set(groups)
-    for group in asked:
+    wanted = set(groups)
+    for group in wanted:
         check_group(group, names.prefix)
-    met = [of for name in existing if (of := names.checked_group(name)) is not None]
-    check_apart(asked, [*met, *settings.groups])
+    existing_groups = [
+        checked for name in existing if (checked := names.checked_group(name)) is not None
+    ]
+    check_apart(wanted, [*existing_groups, *settings.groups])
     ensure = _Ensure(admin, settings, create, existing)
     queues = queue_topics(settings)
     done = ensure(queues)
-    _check_queues(names, settings, ensure.found)  # another client may have made them meanwhile
+    _check_queues(names, settings, ensure.topics)  # another client may have made them meanwhile
     half, op = (ensure.configs[spec.name] for spec in queues)
-    return done + ensure(output_topics(settings, sorted(asked.union(met)), half, op))
+    return done + ensure(output_topics(settings, sorted(wanted.union(existing_groups)), half, op))
 
 
 def ensure_real_topics(
@@ -90,7 +98,11 @@ class _Ensure:
     """Ensures topics; remembers their metadata and their settings."""
 
     def __init__(
-        self, admin: AdminClient, settings: Settings, create: bool, existing: dict[str, Found]
+        self,
+        admin: AdminClient,
+        settings: Settings,
+        create: bool,
+        existing: dict[str, ExistingTopic],
     ) -> None:
         self._admin = admin
         self._settings = settings
@@ -103,13 +115,13 @@ class _Ensure:
             name for name in existing
             if name in (names.half, names.op) or names.checked_group(name) is not None
         }  # fmt: skip
-        self.found: dict[str, Found] = {}
+        self.topics: dict[str, ExistingTopic] = {}
         self.configs: dict[str, dict[str, str]] = {}
 
     def __call__(self, specs: Sequence[TopicSpec]) -> list[Topic]:
         made = self._make([spec for spec in specs if spec.name not in self._existing])
         names = [spec.name for spec in specs]
-        self.found |= await_topics(self._admin, names, self._may_be_unled)
+        self.topics |= await_topics(self._admin, names, self._may_be_unled)
         self.configs |= describe_topics(self._admin, names)
         return [self._verified(spec, spec.name in made) for spec in specs]
 
@@ -122,9 +134,9 @@ class _Ensure:
         return create_topics(self._admin, missing, self._settings.replication_factor)
 
     def _verified(self, spec: TopicSpec, made: bool) -> Topic:
-        found = self.found[spec.name]
+        topic = self.topics[spec.name]
         servers = self._settings.bootstrap_servers
-        for rule, value in broken(spec, self.configs[spec.name], found.replicas):
+        for rule, value in broken(spec, self.configs[spec.name], topic.replicas):
             raise TopicSettingsError(
                 f"topic {spec.name} has {rule.setting}={value}; the protocol needs {rule.needed} "
                 f"({rule.why})",
@@ -135,15 +147,15 @@ class _Ensure:
         return Topic(
             spec.name,
             "created" if made else "verified",
-            found.partitions,
-            found.replicas,
-            self._note(spec.name, found),
+            topic.partitions,
+            topic.replicas,
+            self._note(spec.name, topic),
         )
 
-    def _note(self, name: str, found: Found) -> str:
+    def _note(self, name: str, topic: ExistingTopic) -> str:
         wanted = self._settings.replication_factor
-        few = f"replication_factor is set to {wanted}" if found.replicas < wanted else ""
-        unled = "" if found.led else "a partition has no leader"
+        few = f"replication_factor is set to {wanted}" if topic.replicas < wanted else ""
+        unled = "" if topic.led else "a partition has no leader"
         if unled:
             logger.warning("topic %s: %s; what concerns it waits, the others go on", name, unled)
         return "; ".join(filter(None, (few, unled)))
@@ -155,7 +167,7 @@ def verify_queues(settings: Settings) -> None:
     _check_queues(Names(settings.topic_prefix), settings, existing)
 
 
-def _check_queues(names: Names, settings: Settings, existing: dict[str, Found]) -> None:
+def _check_queues(names: Names, settings: Settings, existing: dict[str, ExistingTopic]) -> None:
     """Refuse partition counts that differ: a queue is the same partition of both topics."""
     counts = {
         name: existing[name].partitions for name in (names.half, names.op) if name in existing

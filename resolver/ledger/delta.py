@@ -45,10 +45,10 @@ def is_there(spark: SparkSession, path: str) -> bool:
     """
     if version(spark, path) >= 0:
         return True
-    files, place = _files_of(spark, path)
-    found = files.listFiles(place, True) if files.exists(place) else None
-    while found is not None and found.hasNext():
-        name = found.next().getPath().getName()
+    files, folder = _files_of(spark, path)
+    files_there = files.listFiles(folder, True) if files.exists(folder) else None
+    while files_there is not None and files_there.hasNext():
+        name = files_there.next().getPath().getName()
         if not name.startswith("."):  # a leading dot marks an unfinished file
             raise DamagedTable(f"{path} has files, such as {name}, and no table")
     return False
@@ -57,9 +57,9 @@ def is_there(spark: SparkSession, path: str) -> bool:
 def can_be_listed(spark: SparkSession, path: str) -> bool:
     """Whether the files of a table's log, if any, can be listed; if not, it is out of reach."""
     try:
-        files, place = _files_of(spark, f"{path}/_delta_log")
-        if files.exists(place):
-            files.listStatus(place)
+        files, log = _files_of(spark, f"{path}/_delta_log")
+        if files.exists(log):
+            files.listStatus(log)
     except (PySparkException, Py4JJavaError):
         return False
     return True
@@ -84,7 +84,7 @@ def latest_rows(spark: SparkSession, path: str) -> tuple[int, DataFrame | None]:
 
 
 def add_columns(spark: SparkSession, folder: Path | str, tables: Sequence[Table]) -> None:
-    """Give tables that an older version made the columns of this one: null in their old rows."""
+    """Add this version's columns to tables of an older one: they are null in the old rows."""
     for table in tables:
         path = table_path(folder, table)
         if set(table.schema.names) - set(_columns(spark, path)):
@@ -123,15 +123,15 @@ def _create(spark: SparkSession, folder: Path | str, table: Table) -> None:
 
 def _clear_what_was_begun(spark: SparkSession, log: str) -> None:
     """Remove the log's folder of a table that was not made to the end; keep a log with a commit."""
-    files, place = _files_of(spark, log)
-    if not files.exists(place):
+    files, folder = _files_of(spark, log)
+    if not files.exists(folder):
         return
-    names = [status.getPath() for status in files.listStatus(place)]
+    names = [status.getPath() for status in files.listStatus(folder)]
     for name in names:
         if name.getName().startswith("."):
             files.delete(name, False)
-    if not files.listStatus(place):
-        files.delete(place, False)
+    if not files.listStatus(folder):
+        files.delete(folder, False)
 
 
 def append(rows: DataFrame, path: str, app_id: str, version: int) -> None:
@@ -161,10 +161,10 @@ def writers(spark: SparkSession, path: str) -> dict[str, tuple[int, int]]:
     if table is not None:
         return table.writers
     # A table elsewhere, or without a checksum file: gather them from the log, by a Spark job.
-    taken = _snapshot(spark, path).setTransactions()
+    set_transactions = _snapshot(spark, path).setTransactions()
     return {
-        one.appId(): (one.version(), one.lastUpdated().get())
-        for one in map(taken.apply, range(taken.size()))
+        writer.appId(): (writer.version(), writer.lastUpdated().get())
+        for writer in map(set_transactions.apply, range(set_transactions.size()))
     }
 
 
@@ -188,8 +188,8 @@ def _snapshot(spark: SparkSession, path: str) -> Any:
     """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
     delta = spark._jvm.org.apache.spark.sql.delta
-    found = delta.DeltaLog.forTableWithSnapshot(spark._jsparkSession, path)
-    log, snapshot = found._1(), found._2()
+    pair = delta.DeltaLog.forTableWithSnapshot(spark._jsparkSession, path)
+    log, snapshot = pair._1(), pair._2()
     if snapshot.version() >= 0:
         _refuse_lost_commit(path, log, snapshot.version())
     return snapshot
@@ -198,8 +198,9 @@ def _snapshot(spark: SparkSession, path: str) -> Any:
 def _files_of(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """Return the file system of a path, and the path in Hadoop's form."""
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
-    place = spark._jvm.org.apache.hadoop.fs.Path(path)
-    return place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), place
+    hadoop_path = spark._jvm.org.apache.hadoop.fs.Path(path)
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return hadoop_path.getFileSystem(conf), hadoop_path
 
 
 def _refuse_lost_commit(path: str, log: Any, version: int) -> None:
@@ -224,16 +225,18 @@ def landed_offsets(
     A row counts only if it was stored since the oldest record that Kafka has of the partition.
     Before a topic was deleted and made again, the same offsets stood for other records.
     """
-    since = [(*place, stored_at) for place, stored_at in oldest.items() if stored_at is not None]
+    since = [
+        (*partition, stored_at) for partition, stored_at in oldest.items() if stored_at is not None
+    ]
     kept = spark.createDataFrame(since, "source_topic string, source_partition int, since_ms long")
-    places = [
+    records = [
         _rows_there(spark, table_path(folder, table)).select(
             "source_topic", "source_partition", "source_offset", "source_timestamp"
         )
         for table in tables
     ]
     greatest = (
-        reduce(DataFrame.unionAll, places)
+        reduce(DataFrame.unionAll, records)
         .join(F.broadcast(kept), ["source_topic", "source_partition"])
         .where(F.unix_millis("source_timestamp") >= F.col("since_ms"))
         .groupBy("source_topic", "source_partition")

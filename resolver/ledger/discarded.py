@@ -10,7 +10,7 @@ from .table import Field, Table
 DISCARDED = Table(
     name="discarded",
     topic="discarded",
-    comment="Messages given up: checked in vain, too old, or undeliverable.",
+    comment="Messages given up: after too many checks, too old, or undeliverable.",
     own_fields=(
         *ABOUT_HALF_FIELDS,
         Field(

@@ -66,7 +66,8 @@ class TableHere:
         schema = self.schema
         if not self._files:  # createDataFrame([]) counts as huge in Spark's plans
             columns = [
-                f"CAST(NULL AS {one.dataType.simpleString()}) AS `{one.name}`" for one in schema
+                f"CAST(NULL AS {column.dataType.simpleString()}) AS `{column.name}`"
+                for column in schema
             ]
             return spark.range(0).selectExpr(*columns)
         reader = spark.read.schema(schema).option("basePath", self._folder)
@@ -94,8 +95,11 @@ def open_here(folder: str) -> TableHere | None:
         schema = table.schema().to_json()
         checksum = json.loads((log / f"{version:020}.crc").read_text(encoding="utf-8"))
         counted = (int(checksum["numFiles"]), int(checksum["tableSizeBytes"]))
-        taken = checksum["setTransactions"]
-        writers = {one["appId"]: (int(one["version"]), int(one["lastUpdated"])) for one in taken}
+        set_transactions = checksum["setTransactions"]
+        writers = {
+            writer["appId"]: (int(writer["version"]), int(writer["lastUpdated"]))
+            for writer in set_transactions
+        }
     except (DeltaError, OSError, ValueError, KeyError, TypeError):
         return None
     if counted != (len(paths), size):

@@ -10,23 +10,26 @@ from pyspark.sql import SparkSession
 
 from ..resolve.checkpoint_files import CheckpointFiles
 
-#: The end of a range, by topic and partition: one above its last offset.
-Offsets = dict[str, dict[int, int]]
+#: The end offset of a plan's range, by topic and partition.
+PlanEndOffsets = dict[str, dict[int, int]]
 #: A folder beside Spark's own. Its files are named by batches, and the last file counts.
 _LANDED = "landed"
 
 
 @dataclass(frozen=True)
-class Planned:
-    """The last batch that a query planned, committed or not; -1 if it has only a beginning."""
+class LandPlan:
+    """The last plan of a query: its batch, committed or not, and up to where the batch reads.
+
+    `batch_id` is -1 if the query has planned no batch: `end_offsets` are then its first offsets.
+    """
 
     query_id: str
     batch_id: int
-    ends: Offsets
+    end_offsets: PlanEndOffsets
 
 
-def planned(spark: SparkSession, checkpoint: Path | str) -> Planned | None:
-    """Return how far the query of a checkpoint has planned; None if it is yet to begin."""
+def last_land_plan(spark: SparkSession, checkpoint: Path | str) -> LandPlan | None:
+    """Return the last plan of a checkpoint's query; None if the query is yet to begin."""
     files = CheckpointFiles(spark, checkpoint)
     # Spark writes its source's first offsets here before it plans the first batch.
     begin = _last_line(files, "sources/0/0")
@@ -36,7 +39,7 @@ def planned(spark: SparkSession, checkpoint: Path | str) -> Planned | None:
     offsets = begin if batch_id < 0 else _last_line(files, f"offsets/{batch_id}")
     identity = _last_line(files, "metadata")
     query_id = json.loads(identity)["id"] if identity else ""
-    return Planned(query_id, batch_id, _by_number(json.loads(offsets or "{}")))
+    return LandPlan(query_id, batch_id, _by_number(json.loads(offsets or "{}")))
 
 
 def landed_batches(spark: SparkSession, checkpoint: Path | str) -> dict[str, int]:
@@ -65,7 +68,7 @@ def _last_line(files: CheckpointFiles, name: str) -> str | None:
     return None if text is None else text.strip().rpartition("\n")[2]
 
 
-def _by_number(offsets: dict[str, dict[str, int]]) -> Offsets:
+def _by_number(offsets: dict[str, dict[str, int]]) -> PlanEndOffsets:
     if not all(isinstance(partitions, dict) for partitions in offsets.values()):
         raise ValueError("a file of offsets is cut short")
     return {

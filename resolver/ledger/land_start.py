@@ -19,11 +19,11 @@ from ..resolve.checkpoint_files import CheckpointFiles
 from ..settings import Settings
 from . import PARKED, TABLES, Table, topics_pattern
 from .delta import Landed, landed_offsets, table_path, writers
-from .land_checkpoint import Offsets, Planned, landed_batches, planned
+from .land_checkpoint import LandPlan, PlanEndOffsets, landed_batches, last_land_plan
 
 _EARLIEST = -2  # Spark's word for the earliest offset in JSON
 #: By table, what `writers` returns.
-_Wrote = dict[Table, dict[str, tuple[int, int]]]
+_TableWriters = dict[Table, dict[str, tuple[int, int]]]
 #: Spark's words when it finds other partitions than `startingOffsets` names.
 _OTHERS = "you must specify all TopicPartitions"
 _BEGIN_SECONDS = 30.0
@@ -50,14 +50,14 @@ def starting_offsets(
     (`missing`). Raises it too if a topic was made again.
     """
     there = [table for table in TABLES if table not in missing]
-    known = planned(spark, checkpoint)
-    if known is not None:
-        _refuse_lost(folder, checkpoint, known, _had_landed(spark, checkpoint, missing))
-        wrote = {table: writers(spark, table_path(folder, table)) for table in there}
-        _refuse_behind(spark, folder, checkpoint, known, wrote)
-        _refuse_older(spark, settings, folder, checkpoint, known, wrote)
+    plan = last_land_plan(spark, checkpoint)
+    if plan is not None:
+        _refuse_lost(folder, checkpoint, plan, _had_landed(spark, checkpoint, missing))
+        table_writers = {table: writers(spark, table_path(folder, table)) for table in there}
+        _refuse_behind(spark, folder, checkpoint, plan, table_writers)
+        _refuse_older(spark, settings, folder, checkpoint, plan, table_writers)
     _keep_topics(spark, settings, checkpoint)
-    if known is not None or not there:
+    if plan is not None or not there:
         return "earliest"
     oldest = _oldest(settings)
     landed = landed_offsets(spark, folder, there, oldest)
@@ -71,7 +71,7 @@ def met_others(spark: SparkSession, query: StreamingQuery, checkpoint: Path | st
     answer.
     """
     until = time.monotonic() + _BEGIN_SECONDS
-    while query.isActive and planned(spark, checkpoint) is None and time.monotonic() < until:
+    while query.isActive and last_land_plan(spark, checkpoint) is None and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)
     return _OTHERS in str(query.exception())
 
@@ -85,10 +85,10 @@ def _had_landed(
 
 
 def _refuse_lost(
-    folder: Path | str, checkpoint: Path | str, known: Planned, missing: Sequence[Table]
+    folder: Path | str, checkpoint: Path | str, plan: LandPlan, missing: Sequence[Table]
 ) -> None:
     """Refuse to go on if tables are gone: they are made before the first batch is planned."""
-    if missing and known.batch_id >= 0:
+    if missing and plan.batch_id >= 0:
         names = ", ".join(table.name for table in missing)
         raise ResolverError(
             f"{names}: no such table in {folder}, and land's checkpoint {checkpoint} has batches "
@@ -102,13 +102,13 @@ def _refuse_behind(
     spark: SparkSession,
     folder: Path | str,
     checkpoint: Path | str,
-    known: Planned,
-    wrote: _Wrote,
+    plan: LandPlan,
+    table_writers: _TableWriters,
 ) -> None:
     """Refuse tables without rows that had landed there: going on would leave a gap for good."""
     landed = landed_batches(spark, checkpoint)
-    for table, took in wrote.items():
-        has, _ = took.get(_app_id(known, table), (-1, -1))
+    for table, by_app in table_writers.items():
+        has, _ = by_app.get(_app_id(plan, table), (-1, -1))
         if has < landed.get(table.name, -1):
             raise ResolverError(
                 f"{table.name} in {folder} is older than land's checkpoint {checkpoint}, as one "
@@ -119,8 +119,8 @@ def _refuse_behind(
             )
 
 
-def _app_id(known: Planned, table: Table) -> str:
-    return f"{known.query_id}.{table.name}"
+def _app_id(plan: LandPlan, table: Table) -> str:
+    return f"{plan.query_id}.{table.name}"
 
 
 def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str) -> None:
@@ -172,8 +172,8 @@ def _refuse_older(
     settings: Settings,
     folder: Path | str,
     checkpoint: Path | str,
-    known: Planned,
-    wrote: _Wrote,
+    plan: LandPlan,
+    table_writers: _TableWriters,
 ) -> None:
     """Refuse a checkpoint that has not planned the batches that the tables hold.
 
@@ -182,15 +182,15 @@ def _refuse_older(
     checkpoint that another checkpoint has replaced since would land records twice.
     """
     others = []
-    for table, took in wrote.items():
-        app = _app_id(known, table)
-        own, own_at_ms = took.get(app, (-1, -1))
-        if own > known.batch_id:
-            raise _older(checkpoint, f"{table.name} has its batch {own}, it knows {known.batch_id}")
-        if any(at_ms >= own_at_ms for other, (_, at_ms) in took.items() if other != app):
+    for table, by_app in table_writers.items():
+        app = _app_id(plan, table)
+        own, own_at_ms = by_app.get(app, (-1, -1))
+        if own > plan.batch_id:
+            raise _older(checkpoint, f"{table.name} has its batch {own}, it knows {plan.batch_id}")
+        if any(at_ms >= own_at_ms for other, (_, at_ms) in by_app.items() if other != app):
             others.append(table)
     if others:
-        _refuse_ahead(spark, settings, folder, checkpoint, known.ends, others)
+        _refuse_ahead(spark, settings, folder, checkpoint, plan.end_offsets, others)
 
 
 def _refuse_ahead(
@@ -198,14 +198,14 @@ def _refuse_ahead(
     settings: Settings,
     folder: Path | str,
     checkpoint: Path | str,
-    ends: Offsets,
+    end_offsets: PlanEndOffsets,
     others: Sequence[Table],
 ) -> None:
     """Refuse if tables that another checkpoint wrote last hold this checkpoint's next records."""
     landed = landed_offsets(spark, folder, others, _oldest(settings))
     for topic, partitions in landed.items():
         for partition, offset in partitions.items():
-            end = ends.get(topic, {}).get(partition, 0)
+            end = end_offsets.get(topic, {}).get(partition, 0)
             if offset >= end:
                 has = f"offset {offset} of partition {partition} of {topic}"
                 raise _older(checkpoint, f"they hold {has}, it goes on from {end}")

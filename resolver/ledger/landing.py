@@ -35,13 +35,13 @@ from .delta import (
     vacuum,
     writers,
 )
-from .land_checkpoint import keep_landed, landed_batches, planned
+from .land_checkpoint import keep_landed, landed_batches, last_land_plan
 from .land_failure import land_failure, start_failure
 from .land_start import met_others, starting_offsets
 
 logger = logging.getLogger(__name__)
 
-#: Most starts of the query, if a topic is made meanwhile each time.
+#: Most starts of the query: it starts again if a topic was made meanwhile.
 _STARTS = 5
 #: Rough limit of rows in one file: a batch is cut into as many files as it needs.
 _ROWS_PER_FILE = 125_000
@@ -96,7 +96,7 @@ def land_rest(
     if not finish_batch(query, timeout_seconds):
         return False
     with _told_at_start(spark, tables, checkpoint):
-        if planned(spark, checkpoint) is None:
+        if last_land_plan(spark, checkpoint) is None:
             last = land_query(spark, settings, tables, checkpoint, available_now=True)
         else:  # the checkpoint was compared with the tables when the query began
             last = _query(spark, settings, tables, checkpoint, "earliest", available_now=True)
@@ -156,8 +156,9 @@ class _Landing:
                 if rows:
                     with sql_options(spark, _NO_CODE if rows <= _FEW_ROWS else {}):
                         self._append(table, batch, rows, f"{query_id}.{table.name}", batch_id)
-                    at = (rows, Point.IN_TABLE, table.name)
-                    logger.debug("land's batch %d: %d %s %s", batch_id, *at)
+                    logger.debug(
+                        "land's batch %d: %d %s %s", batch_id, rows, Point.IN_TABLE, table.name
+                    )
                     landed[table.name] = batch_id
         finally:
             batch.unpersist()
@@ -187,8 +188,8 @@ class _Landing:
         rows = table.rows(records).coalesce(1 + count // _ROWS_PER_FILE)
         path = table_path(self._tables, table)
         append(rows, path, app_id, batch_id)
-        wrote = writers(batch.sparkSession, path)
-        others = {app: version for app, (version, _) in wrote.items() if app != app_id}
+        by_app = writers(batch.sparkSession, path)
+        others = {app: version for app, (version, _) in by_app.items() if app != app_id}
         if self._others.setdefault(table.name, others) != others:
             raise ResolverError(
                 f"another land, with another checkpoint, writes to {path} as well: each record "

@@ -59,8 +59,8 @@ def _typed(value: Column, json_type: str, sql_type: str) -> Column:
 
 
 def _flag(name: str) -> Column:
-    given = F.try_variant_get(F.col("body"), f"$.{name}", "variant")
-    return _typed(given, "BOOLEAN", "boolean")
+    field = F.try_variant_get(F.col("body"), f"$.{name}", "variant")
+    return _typed(field, "BOOLEAN", "boolean")
 
 
 def _revoked_id() -> Column:

@@ -23,8 +23,8 @@ def text(value: Column) -> Column:
 
 def header_once(name: str) -> Column:
     """Return a header's value as text, if the record has the header exactly once; else null."""
-    found = F.filter(headers(), lambda header: name_of(header) == F.lit(name))
-    return F.when(F.size(found) == 1, text(F.get(found, F.lit(0))["value"]))
+    matching = F.filter(headers(), lambda header: name_of(header) == F.lit(name))
+    return F.when(F.size(matching) == 1, text(F.get(matching, F.lit(0))["value"]))
 
 
 def name_of(header: Column) -> Column:
@@ -34,8 +34,8 @@ def name_of(header: Column) -> Column:
 
 def header_last(name: str, among: Column) -> Column:
     """Return the value of a header's last occurrence as text: the resolver wrote the last."""
-    found = F.filter(among, lambda header: header["key"] == name)
-    return text(F.get(found, F.size(found) - 1)["value"])
+    matching = F.filter(among, lambda header: header["key"] == name)
+    return text(F.get(matching, F.size(matching) - 1)["value"])
 
 
 def whole(written: Column) -> Column:

@@ -101,9 +101,9 @@ class Table:
         )
 
     def complete(self, rows: DataFrame) -> DataFrame:
-        """Add to the table's rows the columns that an older version did not have: null."""
+        """Add the columns that a table of an older version lacks: they are null."""
         missing = [field for field in self.own_fields if field.name not in rows.columns]
-        return rows.withColumns({one.name: F.lit(None).cast(one.type) for one in missing})
+        return rows.withColumns({field.name: F.lit(None).cast(field.type) for field in missing})
 
     def topic_pattern(self, names: Names) -> str:
         """Return a regular expression for the names of the table's topics."""

@@ -109,13 +109,13 @@ def _named(ledger: Ledger, act: Act, ids: Sequence[str], taken: Mapping[str, Tak
 def _filtered(ledger: Ledger, act: Act, chosen: Filter, taken: Mapping[str, Taken]) -> Choice:
     if chosen.status is not None and chosen.status not in APPLIES_TO[act]:
         raise ActRefused(f"--status {chosen.status} can't be chosen for {act.value}: {_WHY[act]}")
-    found: list[Row] = []
+    matching: list[Row] = []
     for status in [chosen.status] if chosen.status else APPLIES_TO[act]:
         every = replace(chosen, status=status, limit=None)
-        found += ledger.transactions(every).to_pylist()
+        matching += ledger.transactions(every).to_pylist()
     rows: list[Row] = []
     left_out: dict[str, int] = {}
-    for row in found:
+    for row in matching:
         if why := _why_not(act, row, taken, is_named=False):
             left_out[why] = left_out.get(why, 0) + 1
         else:
@@ -140,8 +140,8 @@ def _why_not(act: Act, row: Row, taken: Mapping[str, Taken], is_named: bool = Tr
         return f"is {status}: {_WHY[act]}"
     if act is Act.ASK and not row["checks"]:
         return "was not asked about yet: its first check comes when its immunity is over"
-    if found := taken.get(str(_half_id(row))):
-        return f"was {found.why}, by operation {found.operation}" if is_named else found.why
+    if earlier := taken.get(str(_half_id(row))):
+        return f"was {earlier.why}, by operation {earlier.operation}" if is_named else earlier.why
     return None
 
 

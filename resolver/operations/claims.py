@@ -8,7 +8,7 @@ from collections.abc import Set
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ..errors import OperationError, ProtocolError
-from ..kafka.clients import WHOLE_BYTES, client_config
+from ..kafka.clients import WHOLE_BYTES, reader_config
 from ..protocol import Act, Names, decode_claim
 from ..settings import Settings
 
@@ -36,22 +36,19 @@ class ClaimReader:
 
     def __init__(self, settings: Settings) -> None:
         names = Names(settings.topic_prefix)
-        self._place = TopicPartition(names.operation, 0, 0)
+        self._partition = TopicPartition(names.operation, 0, 0)
         self._read_to = 0
         #: Halves that were resumed, and the operation that did it.
         self.resumed: dict[str, str] = {}
         self._of_operation: dict[str, set[str]] = {}
         ours = {
-            "group.id": names.reader,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 10,
             "fetch.message.max.bytes": WHOLE_BYTES,
         }
-        self._consumer = Consumer(client_config(settings, **ours))
-        self._consumer.assign([self._place])
+        self._consumer = Consumer(reader_config(settings, **ours))
+        self._consumer.assign([self._partition])
 
     def read(self) -> None:
         """Read the claims that are there now."""
@@ -90,7 +87,9 @@ class ClaimReader:
         give_up_at = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:
-                return int(self._consumer.get_watermark_offsets(self._place, _ANSWER_SECONDS)[1])
+                return int(
+                    self._consumer.get_watermark_offsets(self._partition, _ANSWER_SECONDS)[1]
+                )
             except KafkaException as failure:
                 is_new = failure.args[0].code() in _NO_LEADER_YET
                 if not is_new or time.monotonic() > give_up_at:
@@ -101,9 +100,9 @@ class ClaimReader:
         try:
             claim = decode_claim(value)
         except ProtocolError as error:
-            place = f"{self._place.topic}:0:{offset}"
+            record = f"{self._partition.topic}:0:{offset}"
             raise OperationError(
-                f"{place}: {error}. Nothing is done before all claims can be read: who wrote it "
+                f"{record}: {error}. Nothing is done before all claims can be read: who wrote it "
                 "must not write there, or use this version"
             ) from error
         self._of_operation.setdefault(claim.operation, set()).update(claim.halves)

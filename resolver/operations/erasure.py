@@ -1,4 +1,4 @@
-"""Erases messages from the ledger: key, value and headers of their rows, and the files of before.
+"""Erases messages from the ledger: key, value and headers of their rows, and their older files.
 
 docs/operations.md says what an erasure can't do.
 """
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 #: Transactions that are erased by one rewriting of their files.
 CHUNK = 10_000
-#: Attempts at rewriting a day of a table, if another writer has changed the same files
-#: meanwhile, and the time in seconds before that.
+#: Attempts at rewriting a day of a table, whose files another writer may change meanwhile, and the
+#: pause between two attempts, in seconds.
 _ATTEMPTS, _PAUSE_SECONDS = 10, 0.3
-#: Age of a file that the log does not know, from which no writer will add it any more.
+#: Age above which no writer will add a file that the log does not know.
 _SURELY_ADDED = timedelta(days=1)
 #: Spark keeps the log's checkpoints, as it does for land.
 SPARK_KEEPS_THE_LOG = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -52,8 +52,8 @@ class Copies(NamedTuple):
     def are_of(self, halves: Collection[HalfId]) -> str:
         """Return the condition in SQL that a row is a copy of one of these halves."""
         one_of = " OR ".join(
-            f"(queue = {queue} AND {self.offset} IN ({', '.join(str(h.offset) for h in some)}))"
-            for queue, some in _by_queue(halves)
+            f"(queue = {queue} AND {self.offset} IN ({', '.join(str(h.offset) for h in of_queue)}))"
+            for queue, of_queue in _by_queue(halves)
         )
         return f"({one_of}) AND {self.condition}"
 
@@ -81,7 +81,7 @@ class Erasure:
         self._operation = operation
         self._tables = ledger.tables
         self._copies = copies(Names(settings.topic_prefix))
-        #: None: an erasure writes no record that Kafka could refuse.
+        #: Always empty: an erasure writes no record that Kafka could refuse.
         self.left_out: tuple[HalfId, ...] = ()
 
     def run(self, tell: Callable[[int], None]) -> int:
@@ -147,7 +147,8 @@ class Erasure:
 
 
 _DAYS = "SELECT DISTINCT date FROM t WHERE {condition} ORDER BY date"
-#: ERASED, and RESUMES at most: a half that has a header of this name has its own headers too.
+#: Headers of an erased row: ERASED, and perhaps RESUMES. A half with a header ERASED of its own has
+#: more headers.
 _MOST_HEADERS = 2
 _IS_ERASED = (
     f"(key IS NULL AND value IS NULL AND array_length(headers) <= {_MOST_HEADERS} "
@@ -172,16 +173,16 @@ def _drop_old_files(path: str, day: date, kind: Copies, halves: Collection[HalfI
     in_use = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
     removed = set(table.vacuum(0, dry_run=True, enforce_retention_duration=False))
     old = datetime.now(timezone.utc) - _SURELY_ADDED
-    for found in there:
-        if not found.path.endswith(".parquet") or found.path in in_use:
+    for file in there:
+        if not file.path.endswith(".parquet") or file.path in in_use:
             continue
-        if found.path not in removed and (found.mtime is None or found.mtime > old):
+        if file.path not in removed and (file.mtime is None or file.mtime > old):
             continue
         read = ds.dataset(
-            found.path, pa.schema(table.schema().to_arrow()), filesystem=files, format="parquet"
+            file.path, pa.schema(table.schema().to_arrow()), filesystem=files, format="parquet"
         )
         if _has_a_message(read, kind, halves):
-            files.delete_file(found.path)
+            files.delete_file(file.path)
 
 
 def _has_a_message(file: ds.Dataset, kind: Copies, halves: Collection[HalfId]) -> bool:
@@ -194,13 +195,14 @@ def _has_a_message(file: ds.Dataset, kind: Copies, halves: Collection[HalfId]) -
 
 def _is_of(kind: Copies, halves: Collection[HalfId]) -> pc.Expression:
     conditions = [
-        (pc.field("queue") == queue) & pc.field(kind.offset).isin([half.offset for half in some])
-        for queue, some in _by_queue(halves)
+        (pc.field("queue") == queue)
+        & pc.field(kind.offset).isin([half.offset for half in of_queue])
+        for queue, of_queue in _by_queue(halves)
     ]
-    place = conditions[0]
+    of_any = conditions[0]
     for condition in conditions[1:]:
-        place = place | condition
-    return place
+        of_any = of_any | condition
+    return of_any
 
 
 def is_erased(row: Mapping[str, Any]) -> bool:
@@ -211,5 +213,5 @@ def is_erased(row: Mapping[str, Any]) -> bool:
 
 
 def _by_queue(halves: Collection[HalfId]) -> Iterator[tuple[int, list[HalfId]]]:
-    for queue, some in groupby(sorted(halves), key=lambda half: half.queue):
-        yield queue, list(some)
+    for queue, of_queue in groupby(sorted(halves), key=lambda half: half.queue):
+        yield queue, list(of_queue)

@@ -79,10 +79,10 @@ class Job:
         return len(self._claims.acted_on(self._operation.id))
 
     def _chunks(self) -> Iterator[Sequence[HalfId]]:
-        halves = self._left(self._operation.halves)
+        halves = self._remaining(self._operation.halves)
         return (halves[first : first + CHUNK] for first in range(0, len(halves), CHUNK))
 
-    def _left(self, halves: Sequence[HalfId]) -> list[HalfId]:
+    def _remaining(self, halves: Sequence[HalfId]) -> list[HalfId]:
         """Return the halves that no claim has, and that were not left out."""
         done = self._claims.acted_on(self._operation.id)
         taken = self._claims.resumed if self._operation.is_once_for_all else {}
@@ -95,12 +95,12 @@ class Job:
     def _write(self, chunk: Sequence[HalfId]) -> None:
         """Act on a chunk, or on what others leave of it."""
         give_up_at = time.monotonic() + _PATIENCE_SECONDS
-        while left := self._left(chunk):
+        while remaining := self._remaining(chunk):
             try:
-                self._try(left)
+                self._try(remaining)
             except KafkaException as error:
                 if error.args[0].code() in _OF_A_RECORD:
-                    self._write_apart(left, error)
+                    self._write_apart(remaining, error)
                     return
                 if not _may_pass(error) or time.monotonic() > give_up_at:
                     raise
@@ -137,7 +137,7 @@ class Job:
             claim = Claim(self._operation.id, self._operation.act, self._operation.actor, names)
             [offset] = writer.write([claim.to_record(self._names)])
             self._claims.read_to(offset)
-            if len(self._left(halves)) == len(halves):
+            if len(self._remaining(halves)) == len(halves):
                 writer.write(records)
                 writer.commit()
                 self._claims.read_to(offset + 1)
@@ -193,8 +193,8 @@ class _Writer:
                 timestamp=record.timestamp_ms or 0,
                 headers=[*record.headers],
             )
-        left = self._producer.flush(_CALL_SECONDS)
-        if errors or left:
+        unsent = self._producer.flush(_CALL_SECONDS)
+        if errors or unsent:
             timed_out = KafkaError(KafkaError._TIMED_OUT, "Kafka did not take all records in time")
             raise KafkaException(errors[0] if errors else timed_out)
         return [stored[number] for number in range(len(records))]

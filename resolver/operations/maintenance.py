@@ -42,8 +42,8 @@ def maintain(
 ) -> Iterator[Maintained]:
     """Remove old days from each table by its setting, and compact the days before today.
 
-    No day is removed from that of the oldest pending or parked half on. Raises `OperationError` if
-    a table can't be read or written.
+    The day of the oldest pending or parked half, and all later days, are kept. Raises
+    `OperationError` if a table can't be read or written.
     """
     # Ask before anything is removed, and remove outcomes last: a half whose outcome is gone would
     # seem to pend.
@@ -68,7 +68,7 @@ def maintain(
 
 
 def _remove(path: str, kept_from: date, dry_run: bool) -> int:
-    """Remove the files of the days before one; return how many days there were."""
+    """Remove the files of all days before `kept_from`; return how many days these were."""
     table = DeltaTable(path)
     days = [day for day in _files(table) if day < kept_from]
     if days and not dry_run:

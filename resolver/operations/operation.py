@@ -49,7 +49,7 @@ class Operation:
             )
         if not reason.strip():
             raise SettingsError("--reason is empty", remedy="say why, for those who look later")
-        # Of the same second are few: six digits tell them apart.
+        # Few operations begin in the same second: six digits tell them apart.
         own = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         return cls(own, act, detail, actor, reason, tuple(halves), now)
 

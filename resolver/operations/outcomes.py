@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ..kafka.clients import client_config
+from ..kafka.clients import reader_config
 from ..protocol import Names, Outcome, Source, decode_resolution
 from ..settings import Settings
 from ..views import HalfId, Ledger
@@ -37,13 +37,8 @@ class OutcomeReader:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._ledger = ledger
         names = Names(settings.topic_prefix)
-        ours = {
-            "group.id": names.reader,
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-        self._consumer = Consumer(client_config(settings, **ours))
+        ours = {"auto.offset.reset": "earliest"}
+        self._consumer = Consumer(reader_config(settings, **ours))
         try:
             self._consumer.assign(_behind(self._consumer, names.resolution, ledger))
         except BaseException:
@@ -52,25 +47,25 @@ class OutcomeReader:
 
     def of(self, halves: Collection[HalfId], seconds: float) -> Mapping[HalfId, End]:
         """Return the outcomes of these transactions, as many as come in time."""
-        found = self._landed(halves)
-        left = set(halves) - found.keys()
+        ends = self._landed(halves)
+        missing = set(halves) - ends.keys()
         until = time.monotonic() + seconds
         try:
-            while left and time.monotonic() < until:
+            while missing and time.monotonic() < until:
                 for message in self._consumer.consume(500, 0.2):
                     error = message.error()
                     if error is not None:
                         if not error.retriable():
                             raise KafkaException(error)
                         continue
-                    said = decode_resolution(message.value())
-                    half = HalfId(said.queue, said.offset)
-                    if half in left:
-                        left.discard(half)
-                        found[half] = End(said.outcome, said.source)
+                    resolution = decode_resolution(message.value())
+                    half = HalfId(resolution.queue, resolution.offset)
+                    if half in missing:
+                        missing.discard(half)
+                        ends[half] = End(resolution.outcome, resolution.source)
         finally:
             self._consumer.close()
-        return found
+        return ends
 
     def _landed(self, halves: Collection[HalfId]) -> dict[HalfId, End]:
         """Return the outcomes that have landed: of an operation that goes on, some may have."""
@@ -88,7 +83,7 @@ class OutcomeReader:
 def _behind(consumer: Consumer, topic: str, ledger: Ledger) -> list[TopicPartition]:
     """Return each partition of the resolution topic, at the first outcome that has not landed."""
     landed = {row["partition"]: row["last"] + 1 for row in ledger.sql(_LANDED).to_pylist()}
-    known = consumer.list_topics(topic, _ANSWER_SECONDS).topics[topic]
-    if known.error is not None:
-        raise KafkaException(known.error)
-    return [TopicPartition(topic, number, landed.get(number, 0)) for number in known.partitions]
+    metadata = consumer.list_topics(topic, _ANSWER_SECONDS).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return [TopicPartition(topic, number, landed.get(number, 0)) for number in metadata.partitions]

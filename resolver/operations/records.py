@@ -53,13 +53,13 @@ def records_of(
 def _ops(operation: Operation, rows: Sequence[Row], names: Names) -> list[Record]:
     """Return ops, each for many halves of one queue and group."""
     records = []
-    place = sorted(rows, key=lambda row: (row["queue"], row["group"], row["offset"]))
-    for (queue, group), some in groupby(place, key=lambda row: (row["queue"], row["group"])):
-        all_of_them = list(some)
-        for first in range(0, len(all_of_them), MAX_OP_ELEMENTS):
+    ordered = sorted(rows, key=lambda row: (row["queue"], row["group"], row["offset"]))
+    for (queue, group), grouped in groupby(ordered, key=lambda row: (row["queue"], row["group"])):
+        group_rows = list(grouped)
+        for first in range(0, len(group_rows), MAX_OP_ELEMENTS):
             elements = tuple(
                 Element(position, row["offset"], row["transaction_id"])
-                for position, row in enumerate(all_of_them[first : first + MAX_OP_ELEMENTS])
+                for position, row in enumerate(group_rows[first : first + MAX_OP_ELEMENTS])
             )
             op = Op(operation.state, group, elements, False, operation.reason, operation.actor)
             records.append(op.to_record(names.op, queue))
@@ -68,9 +68,9 @@ def _ops(operation: Operation, rows: Sequence[Row], names: Names) -> list[Record
 
 def _half_again(row: Row, names: Names) -> Record:
     """Return the message as a new half in the same queue, which names the old one."""
-    # Its producer of then delivers it no more: the resolver does.
+    # Leave the fast id out: the resolver delivers the new half, not its former producer.
     headers = [header for header in _headers(row) if header[0] != FAST]
-    # A half that was itself resumed names its own predecessor: that is the old half's.
+    # Replace the RESUMES of a half that was itself resumed: it names the half before that.
     if headers and headers[-1][0] == RESUMES:
         headers.pop()
     headers.append((RESUMES, str(HalfId(row["queue"], row["offset"])).encode()))
@@ -78,14 +78,14 @@ def _half_again(row: Row, names: Names) -> Record:
 
 
 def _copy(row: Row, topic: str, names: Names) -> Record:
-    """Return the commit once more, for another topic: with the headers to know it by.
+    """Return the commit once more, for a topic, with the headers that identify it.
 
-    In its own topic it keeps its partition. In another one the key chooses it.
+    In its own topic it keeps its partition. In another topic its key chooses the partition.
     """
     half = decode_half(row["key"], row["value"], _headers(row), names.prefix)
     stored_ms = (row["stored_at"] - _EPOCH).total_seconds() * 1000
-    at = HalfAt(row["queue"], row["offset"], round(stored_ms), half, _headers(row))
-    commit = commit_record(at)
+    stored_half = HalfAt(row["queue"], row["offset"], round(stored_ms), half, _headers(row))
+    commit = commit_record(stored_half)
     partition = commit.partition if topic == half.topic else -1
     return commit._replace(topic=topic, partition=partition)
 
@@ -97,8 +97,8 @@ def _headers(row: Row) -> Headers:
 def _read(operation: Operation, ledger: Ledger, halves: Sequence[HalfId]) -> list[Row]:
     """Return the rows of halves, in the order given; raises `OperationError` if any is gone."""
     by_id: dict[HalfId, Row] = {}
-    for queue, some in groupby(sorted(halves), key=lambda half: half.queue):
-        offsets = [half.offset for half in some]
+    for queue, of_queue in groupby(sorted(halves), key=lambda half: half.queue):
+        offsets = [half.offset for half in of_queue]
         bounds = {"queue": queue, "first": offsets[0], "last": offsets[-1]}
         sql = _HALVES.format(**bounds, offsets=", ".join(map(str, offsets)))
         by_id |= {HalfId(row["queue"], row["offset"]): row for row in ledger.sql(sql).to_pylist()}

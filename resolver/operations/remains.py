@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from ..kafka.clients import admin_client, client_config
+from ..kafka.clients import admin_client, reader_config
 from ..protocol import Names
 from ..protocol.record import printable
 from ..settings import Settings
@@ -54,12 +54,12 @@ def remains(
 ) -> Iterator[str]:
     """Say, line by line, which topics have the messages, and until when."""
     halves = operation.halves
-    found = [*_own(ledger, settings, halves), *_delivered(ledger, halves)]
-    found += [_Records(topic, None, operation.begun_at) for topic in table.replayed_to(halves)]
-    described = _described(settings, {records.topic for records in found})
-    if not found:
+    remaining = [*_own(ledger, settings, halves), *_delivered(ledger, halves)]
+    remaining += [_Records(topic, None, operation.begun_at) for topic in table.replayed_to(halves)]
+    described = _described(settings, {records.topic for records in remaining})
+    if not remaining:
         yield "Kafka has none of it any more"
-    for records in sorted(found, key=lambda records: records.topic):
+    for records in sorted(remaining, key=lambda records: records.topic):
         yield _line(records, described[records.topic])
     if others := [str(half) for half in _others(ledger, halves)]:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
@@ -77,18 +77,17 @@ def _own(ledger: Ledger, settings: Settings, halves: Collection[HalfId]) -> Iter
         sql = _ROWS.format(table=kind.table, condition=kind.are_of(halves))
         for row in ledger.sql(sql).to_pylist():
             by_topic.setdefault(row["source_topic"], []).append(row)
-    ours = {"group.id": names.reader, "enable.auto.commit": False}
-    consumer = Consumer(client_config(settings, **ours))
+    consumer = Consumer(reader_config(settings))
     try:
         for topic, rows in by_topic.items():
             firsts = _first_offsets(consumer, topic, {row["source_partition"] for row in rows})
-            left = [
+            kept = [
                 row for row in rows
                 if firsts is None or row["source_offset"] >= firsts[row["source_partition"]]
             ]  # fmt: skip
-            if left:
-                number = None if firsts is None else len(left)
-                yield _Records(topic, number, max(row["at"] for row in left))
+            if kept:
+                number = None if firsts is None else len(kept)
+                yield _Records(topic, number, max(row["at"] for row in kept))
     finally:
         consumer.close()
 
@@ -117,8 +116,8 @@ def _delivered(ledger: Ledger, halves: Collection[HalfId]) -> Iterator[_Records]
 def _others(ledger: Ledger, halves: Collection[HalfId]) -> list[HalfId]:
     condition, known = copies(Names())[0].are_of(halves), set(halves)
     rows = ledger.sql(_OTHERS.format(condition=condition)).to_pylist()
-    found = [HalfId(row["queue"], row["offset"]) for row in rows]
-    return [half for half in found if half not in known]
+    same_id = [HalfId(row["queue"], row["offset"]) for row in rows]
+    return [half for half in same_id if half not in known]
 
 
 def _described(
@@ -130,16 +129,16 @@ def _described(
     asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     admin = admin_client(settings)
     answers = admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS)
-    found: dict[str, dict[str, str] | KafkaError] = {}
+    configs: dict[str, dict[str, str] | KafkaError] = {}
     for resource, answer in answers.items():
         try:
             config = answer.result(2 * _ANSWER_SECONDS)
-            found[resource.name] = {name: entry.value for name, entry in config.items()}
+            configs[resource.name] = {name: entry.value for name, entry in config.items()}
         except KafkaException as error:
-            found[resource.name] = error.args[0]
+            configs[resource.name] = error.args[0]
         except FutureTimeout:
-            found[resource.name] = KafkaError(KafkaError._TIMED_OUT, "no answer in time")
-    return found
+            configs[resource.name] = KafkaError(KafkaError._TIMED_OUT, "no answer in time")
+    return configs
 
 
 def _line(records: _Records, config: dict[str, str] | KafkaError) -> str:

@@ -21,7 +21,7 @@ from ..views.rows import rows_of
 from .operation import Operation
 
 _BEGUN, _DONE = "BEGUN", "DONE"
-#: How often the table is written again if another command has written it at the same moment.
+#: Attempts at writing the table: another command may write it at the same moment.
 _ATTEMPTS = 5
 
 
@@ -114,26 +114,26 @@ class OperationTable:
         ]
 
     def _append(
-        self, operation: Operation, event: str, at: datetime, more: Mapping[str, Any]
+        self, operation: Operation, event: str, written_at: datetime, more: Mapping[str, Any]
     ) -> None:
         row = {
             "operation_id": operation.id,
             "event": event,
-            "at": at,
+            "at": written_at,
             "act": operation.act.value,
             "detail": operation.detail,
             "actor": operation.actor,
             "reason": operation.reason,
             **more,
         }
-        for left in reversed(range(_ATTEMPTS)):
+        for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 DeltaTable.create(self._path, SCHEMA, mode="ignore")
                 write_deltalake(self._path, pa.Table.from_pylist([row], _ROWS), mode="append")
                 return
             except (CommitFailedError, OSError, DeltaError) as error:
-                # Two who make the table at once: the second finds it when it tries again.
-                if not left or not isinstance(error, CommitFailedError):
+                # If two commands make the table at once, the second finds it when it tries again.
+                if not attempts_left or not isinstance(error, CommitFailedError):
                     raise OperationError(
                         f"{self._path} can't be written, so nothing more is done: {error}"
                     ) from error

@@ -46,12 +46,12 @@ def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -
     None, an exception or anything that is no status becomes UNKNOWN. `ListenerGone` passes through.
     """
     try:
-        said = method(*args)
+        return_value = method(*args)
     except ListenerGone:
         raise
     except Exception as error:
         return failure_of(method, error, warn)
-    return answer_to(method, said, warn)
+    return answer_to(method, return_value, warn)
 
 
 def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _warn) -> Answer:
@@ -61,15 +61,15 @@ def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _
     return unknown(f"{name} raised {type(error).__name__}")
 
 
-def answer_to(method: Callable[..., Any], said: Any, warn: Warns = _warn) -> Answer:
+def answer_to(method: Callable[..., Any], return_value: Any, warn: Warns = _warn) -> Answer:
     """Return the status that a listener's method returned; UNKNOWN if it is no status."""
-    if isinstance(said, TransactionStatus):
-        return Answer(said)
-    if inspect.iscoroutine(said):
-        said.close()
+    if isinstance(return_value, TransactionStatus):
+        return Answer(return_value)
+    if inspect.iscoroutine(return_value):
+        return_value.close()
     name = _name(method)
-    warn(f"{name} returned a {type(said).__name__}; the state is UNKNOWN")
-    return unknown(f"{name} returned {type(said).__name__}, no TransactionStatus")
+    warn(f"{name} returned a {type(return_value).__name__}; the state is UNKNOWN")
+    return unknown(f"{name} returned {type(return_value).__name__}, no TransactionStatus")
 
 
 def unknown(remark: str) -> Answer:

@@ -20,30 +20,32 @@ class ListenerOfLoop:
         self._loop = loop
 
     def check_local_transaction(self, message: Message) -> Any:
-        said = self._listener.check_local_transaction(message)
-        if not inspect.iscoroutine(said):
-            return said
+        return_value = self._listener.check_local_transaction(message)
+        if not inspect.iscoroutine(return_value):
+            return return_value
         if self._loop.is_closed():
-            said.close()
+            return_value.close()
             raise ListenerGone(
                 "the event loop of its listener is closed", remedy="close the producer first"
             )
-        return asyncio.run_coroutine_threadsafe(said, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(return_value, self._loop).result()
 
 
 async def call_listener_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
     """Do what `call_listener` does: await an async method, run a plain one in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
-        said = method(*args) if is_async else await asyncio.to_thread(_said, method, *args)
-        if inspect.iscoroutine(said):  # a decorator hid that it is async
-            said = await said
+        return_value = (
+            method(*args) if is_async else await asyncio.to_thread(_call_in_thread, method, *args)
+        )
+        if inspect.iscoroutine(return_value):  # a decorator hid that it is async
+            return_value = await return_value
     except Exception as error:
         return failure_of(method, error)
-    return said if isinstance(said, Answer) else answer_to(method, said)
+    return return_value if isinstance(return_value, Answer) else answer_to(method, return_value)
 
 
-def _said(method: Callable[..., Any], *args: Any) -> Any:
+def _call_in_thread(method: Callable[..., Any], *args: Any) -> Any:
     try:
         return method(*args)
     except Exception as error:  # a future refuses StopIteration: its awaiter would hang

@@ -1,6 +1,7 @@
 """Options of an application's Kafka clients, and producers made with them.
 
-What the application gives is checked. Defaults come beside it, and what must hold wins over it.
+The application's options are checked. They win over our defaults, and what the protocol needs wins
+over them.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ def client_options(
             f"bootstrap_servers is {bootstrap_servers!r}",
             remedy="give Kafka's brokers, such as 'kafka1:9092,kafka2:9092'",
         )
-    given = dict(kafka or {})
-    for key in given:
+    user_options = dict(kafka or {})
+    for key in user_options:
         if key in _OURS:
             raise SettingsError(f"{key!r} can't be set in kafka: {_OURS[key]}", remedy="remove it")
-    check_kafka({key: value if isinstance(value, str) else "-" for key, value in given.items()})
+    check_kafka(
+        {key: value if isinstance(value, str) else "-" for key, value in user_options.items()}
+    )
     return {
         "client.id": f"txresolver-{group}",
         # Time in ms after which a silent broker is given up; librdkafka's default is a minute.
         "socket.timeout.ms": _SILENT_MS,
-        **{key: _guarded(key, value) for key, value in given.items()},
+        **{key: _guarded(key, value) for key, value in user_options.items()},
         "bootstrap.servers": bootstrap_servers,
         "logger": _kafka_log,
         **ours,

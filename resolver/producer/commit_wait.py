@@ -20,7 +20,7 @@ def new_wait() -> CommitWait:
 
 
 def end_of_wait(message: Message, done: CommitWait | None) -> OnStored | None:
-    """Return what takes the op's acknowledgement and ends the wait; None if nobody waits."""
+    """Return the callback of the op, which ends the wait; None if nobody waits."""
     if done is None:
         return None
 

@@ -94,7 +94,7 @@ class Connection:
         self._waking.append(waiting)
 
     def flush(self, timeout: float) -> int:
-        """Wait up to `timeout` seconds for records under way; return how many are left unsent."""
+        """Wait up to `timeout` seconds for records under way; return how many still are."""
         if self.forked or self._closed:
             return 0
         deadline = time.monotonic() + timeout
@@ -102,16 +102,16 @@ class Connection:
         return sum(each.flush(max(deadline - time.monotonic(), 0.0)) for each in producers)
 
     def close(self, timeout: float) -> int:
-        """Flush, then refuse new records; return how many are left unsent."""
+        """Flush, then refuse new records; return how many were not acknowledged."""
         if self._closed:
             return 0
-        left = self.flush(timeout)
+        unacknowledged = self.flush(timeout)
         self._closed = True
         if not self.forked:
             self._thread.join(1.0)
             if not self._thread.is_alive():
                 self._end()
-        return left
+        return unacknowledged
 
     def _end(self) -> None:
         """End librdkafka's threads, which would live until Python collects its garbage."""

@@ -85,7 +85,7 @@ class Opening:
     def close(self) -> bool:
         """Stop connecting; return whether the producer is open, so that there is much to close."""
         if os.getpid() != self._pid:
-            return self.is_open  # the lock may be held for ever in a fork
+            return self.is_open  # in a fork the lock may never be released
         with self._lock:
             self._stopping.set()
             if not self.opened.done():

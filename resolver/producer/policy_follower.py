@@ -49,10 +49,10 @@ class PolicyFollower:
 
     def __init__(self, options: Mapping[str, Any], group: str, policy_topic: str) -> None:
         self._topic = policy_topic
-        self._place = TopicPartition(policy_topic, 0, OFFSET_BEGINNING)
+        self._partition = TopicPartition(policy_topic, 0, OFFSET_BEGINNING)
         self._group = group
         self._refusals: Refusals | None = None
-        self._told = ""
+        self._last_warning = ""
         self._lock = threading.Lock()
         self._consumer = self._open(options)
 
@@ -78,7 +78,7 @@ class PolicyFollower:
         deadline = time.monotonic() + timeout
         has_records = self._has_records(self._consumer, deadline)
         # Now the leader is known: assigned before, the first fetch waits half a second for it.
-        self._consumer.assign([self._place])
+        self._consumer.assign([self._partition])
         while has_records and time.monotonic() < deadline:
             message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
             if message is not None and (self._take(message) or message.error() is None):
@@ -106,9 +106,9 @@ class PolicyFollower:
         A leader that is not there yet is waited for, a topic that is not there is not.
         """
         while True:
-            left = max(_PAUSE_SECONDS, deadline - time.monotonic())
+            remaining = max(_PAUSE_SECONDS, deadline - time.monotonic())
             try:
-                first, end = consumer.get_watermark_offsets(self._place, left)
+                first, end = consumer.get_watermark_offsets(self._partition, remaining)
             except KafkaException as error:
                 if error.args[0].code() in _UNREADABLE or time.monotonic() > deadline:
                     self._tell(error.args[0].str())
@@ -167,11 +167,11 @@ class PolicyFollower:
         if policy != self.policy:
             _log.info("group %s follows a new policy of the resolver", self._group)
             self._refusals = Refusals(policy)
-        self._told = ""
+        self._last_warning = ""
 
     def _tell(self, why: str) -> None:
-        if why != self._told:  # librdkafka repeats an error for as long as it lasts
-            self._told = why
+        if why != self._last_warning:  # librdkafka repeats an error for as long as it lasts
+            self._last_warning = why
             _log.warning(
                 "the resolver's policy can't be read from topic %s (%s): messages that it refuses "
                 "end as UNDELIVERABLE. `txresolver topics create` makes the topic, with --acls it "

@@ -90,7 +90,7 @@ class RealTopics:
         self._lock = threading.Lock()
         self._question: Future[None] | None = None
         self._client: AdminClient | None = None
-        self._told: set[str] = set()
+        self._warned_topics: set[str] = set()
 
     def questions(
         self, prepared: list[Prepared], deadline: float, check_usable: Callable[[], None]
@@ -215,9 +215,9 @@ class RealTopics:
             self._known[topic] = _Known(now, now + self._cache_seconds, None, hidden=True)
 
     def _tell(self, topic: str, target: Target | None) -> None:
-        if topic in self._told:
+        if topic in self._warned_topics:
             return
-        self._told.add(topic)
+        self._warned_topics.add(topic)
         unseen = "topic" if target is None else "the settings of topic"
         _log.warning(
             "group %s may not see %s %s: messages that do not fit it are not refused here, and end "

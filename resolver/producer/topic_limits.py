@@ -74,23 +74,23 @@ def read_limits(options: Mapping[str, Any], names: Names, timeout: float) -> Top
 def await_limits(
     options: Mapping[str, Any],
     names: Names,
-    who: str,
+    waiter: str,
     stopping: threading.Event,
     on_error: Callable[[SendError], object],
 ) -> TopicLimits | None:
     """Ask until brokers and topics are there; return None if `stopping` is set meanwhile.
 
-    `on_error` gets the error of each try. The log has each new one, as what `who` waits for.
+    `on_error` gets the error of each try. The log has each new one, as what `waiter` waits for.
     """
-    told = ""
+    last_warning = ""
     while not stopping.is_set():
         try:
             return read_limits(options, names, _LOOK_SECONDS)
         except SendError as error:
             on_error(error)
-            if str(error) != told:
-                _log.warning("%s waits: %s", who, error)
-            told = str(error)
+            if str(error) != last_warning:
+                _log.warning("%s waits: %s", waiter, error)
+            last_warning = str(error)
         stopping.wait(_AGAIN_SECONDS)
     return None
 

@@ -147,13 +147,13 @@ class TransactionFactory:
         if self._fast_lane is not None:
             self._fast_lane.close(max(0.0, deadline - time.monotonic()))
         self.publisher.close(max(0.0, deadline - time.monotonic()))
-        left = self._connection.close(deadline - time.monotonic())
+        unacknowledged = self._connection.close(deadline - time.monotonic())
         self._policy.close()
-        if left:
+        if unacknowledged:
             _log.warning(
                 "group %s closed with %d records not acknowledged within %g s; checks repair it",
                 self._group,
-                left,
+                unacknowledged,
                 timeout,
             )
 

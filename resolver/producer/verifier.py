@@ -62,19 +62,19 @@ class Verifier:
         check = copy.copy(message)
         object.__setattr__(check, "check_times", 1)  # the class is frozen for all other code
 
-        def answer() -> None:
+        def ask_listener() -> None:
             errors: list[BaseException | None] = []
             try:
                 method = self._listener.check_local_transaction
-                said = call_listener(
+                answer = call_listener(
                     method, check, warn=lambda _text, error=None: errors.append(error)
                 )
             except BaseException as error:  # the sender raises it
                 asked.set_exception(error)
             else:
-                asked.set_result(Confirmation(said, errors[0] if errors else None))
+                asked.set_result(Confirmation(answer, errors[0] if errors else None))
 
-        self._pool.submit(answer)
+        self._pool.submit(ask_listener)
         return asked
 
     def confirm(self, message: Message) -> None:
@@ -119,20 +119,20 @@ def judge(message: Message, confirmation: Confirmation) -> None:
         return
     committed = f"transaction {message.transaction_id} was committed, and"
     if answer.state is TransactionStatus.ROLLBACK_MESSAGE:
-        found, remedy = "a check would roll it back", f"{_WRITE_ID}, and {_DATABASE_FIRST}"
+        problem, remedy = "a check would roll it back", f"{_WRITE_ID}, and {_DATABASE_FIRST}"
     elif answer.usable:
-        found, remedy = "the listener answers UNKNOWN to a check", _DATABASE_FIRST
+        problem, remedy = "the listener answers UNKNOWN to a check", _DATABASE_FIRST
     else:
-        found = f"a check would get no answer ({answer.remark})"
+        problem = f"a check would get no answer ({answer.remark})"
         remedy = f"{_DATABASE_FIRST}, or find out why check_local_transaction fails"
-    raise CommitNotConfirmed(f"{committed} {found}", remedy=remedy) from error
+    raise CommitNotConfirmed(f"{committed} {problem}", remedy=remedy) from error
 
 
 def _is_set() -> bool:
-    said = os.environ.get(VARIABLE, "")
-    if said not in _SWITCH:
-        raise SettingsError(f"{VARIABLE} is {said!r}", remedy="set it to 1 or 0, or remove it")
-    return _SWITCH[said]
+    setting = os.environ.get(VARIABLE, "")
+    if setting not in _SWITCH:
+        raise SettingsError(f"{VARIABLE} is {setting!r}", remedy="set it to 1 or 0, or remove it")
+    return _SWITCH[setting]
 
 
 def _nobody_to_ask(group: str) -> bool:

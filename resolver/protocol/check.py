@@ -28,24 +28,28 @@ class Check:
     truncated: bool = False
 
 
-def check_record(at: HalfAt, checks: int, names: n.Names) -> Record:
+def check_record(stored_half: HalfAt, checks: int, names: n.Names) -> Record:
     """Return the check that asks the group about a transaction.
 
     The half's key is the first header: there a user's header of that name can't be taken for it.
     """
     return Record(
-        names.check(at.half.group),
-        at.half.transaction_id.encode(),
-        at.half.body,
-        [(n.KEY, at.half.key), *at.all_headers, *check_headers(at, checks)],
+        names.check(stored_half.half.group),
+        stored_half.half.transaction_id.encode(),
+        stored_half.half.body,
+        [
+            (n.KEY, stored_half.half.key),
+            *stored_half.all_headers,
+            *check_headers(stored_half, checks),
+        ],
     )
 
 
-def check_headers(at: HalfAt, checks: int) -> Headers:
-    """Return the headers that say how often a half was check_headers, and which half it is."""
+def check_headers(stored_half: HalfAt, checks: int) -> Headers:
+    """Return the headers that say how often a half was checked, and which half it is."""
     return [
         (n.TRANSACTION_CHECK_TIMES, str(checks).encode()),
-        (n.HALF_OFFSET, at.half_offset.encode()),
+        (n.HALF_OFFSET, stored_half.half_offset.encode()),
     ]
 
 
@@ -58,17 +62,17 @@ def decode_check(body: bytes | None, headers: Headers, prefix: str = "tx.") -> C
     if headers and headers[0][0] == n.KEY:
         key, headers = headers[0][1], headers[1:]
     marks: dict[str, bytes | None] = {}
-    rest: Headers = []
+    half_headers: Headers = []
     for name, value in headers:
         if name not in n.OUTPUT_HEADERS:
-            rest.append((name, value))
+            half_headers.append((name, value))
         elif name in marks:
             raise MalformedHalf(f"header {name} of a check is repeated")
         else:
             marks[name] = value
     half_id = HalfId(*_numbers(n.HALF_OFFSET, marks, _HALF_OFFSET))
     (times,) = _numbers(n.TRANSACTION_CHECK_TIMES, marks, _TIMES)
-    half = decode_half(key, body, rest, prefix)
+    half = decode_half(key, body, half_headers, prefix)
     return Check(half, half_id, times, truncated=marks.get(n.TRUNCATED) == b"true")
 
 

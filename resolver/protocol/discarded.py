@@ -19,15 +19,15 @@ class DiscardReason(str, Enum):
 
 
 def discarded_record(
-    at: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
+    stored_half: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
 ) -> Record:
     """Return the record for `tx.discarded` of a message that was given up or can't be delivered."""
     headers: Headers = [
         # Nobody delivers this half any more. An operator may bring it back as a new one.
-        *[header for header in at.all_headers if header[0] != n.FAST],
-        *check_headers(at, checks),
+        *[header for header in stored_half.all_headers if header[0] != n.FAST],
+        *check_headers(stored_half, checks),
         (n.REASON, reason.value.encode()),
     ]
     if error is not None:
         headers.append((n.ERROR, error.encode()))
-    return Record(names.discarded, at.half.key, at.half.body, headers)
+    return Record(names.discarded, stored_half.half.key, stored_half.half.body, headers)

@@ -14,7 +14,7 @@ from .record import Headers, Record
 
 
 class HalfId(NamedTuple):
-    """The identity of a transaction: the place of its half in the half topic."""
+    """The identity of a transaction: the queue and the offset of its half."""
 
     queue: int
     offset: int
@@ -77,18 +77,18 @@ class HalfAt(NamedTuple):
         return f"{self.queue}:{self.offset}"
 
 
-def commit_record(at: HalfAt) -> Record:
+def commit_record(stored_half: HalfAt) -> Record:
     """Return the commit: the message as the application sent it, bit for bit, and its origin."""
-    half = at.half
+    half = stored_half.half
     headers: Headers = [
         *half.headers,
         (n.UNIQ_KEY, half.transaction_id.encode()),
         (n.PGROUP, half.group.encode()),
-        *[header for header in at.all_headers if header[0] == n.BORN_TIMESTAMP],
-        (n.HALF_OFFSET, at.half_offset.encode()),
+        *[header for header in stored_half.all_headers if header[0] == n.BORN_TIMESTAMP],
+        (n.HALF_OFFSET, stored_half.half_offset.encode()),
     ]
     partition = -1 if half.real_qid is None else half.real_qid
-    return Record(half.topic, half.key, half.body, headers, partition, at.stored_at_ms)
+    return Record(half.topic, half.key, half.body, headers, partition, stored_half.stored_at_ms)
 
 
 def decode_half(

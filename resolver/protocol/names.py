@@ -134,7 +134,7 @@ class Names:
 
     @property
     def fast_ids(self) -> str:
-        """What all fast ids begin with."""
+        """The beginning of all fast ids."""
         return f"{self.prefix}fast:"
 
     def fast_id(self, group: str, name: str) -> str:

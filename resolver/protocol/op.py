@@ -92,8 +92,8 @@ def decode_op(value: bytes | None, headers: Headers) -> Op:
     """
     tags = [value for name, value in headers if name == n.TAGS]
     if tags != [n.OP_TAG]:
-        found = short(tags[0]) if len(tags) == 1 else f"there {len(tags)} times"
-        raise MalformedOp(f"header TAGS is {found}; an op has it once, as b'd'")
+        described = short(tags[0]) if len(tags) == 1 else f"there {len(tags)} times"
+        raise MalformedOp(f"header TAGS is {described}; an op has it once, as b'd'")
     body = op_fields.body(value)
     offsets, ids = op_fields.list_of(body, "offsets"), op_fields.list_of(body, "transaction_ids")
     if len(offsets) != len(ids) or not (offsets or op_fields.may_announce(body)):

@@ -91,6 +91,6 @@ def _are_patterns(topics: object) -> bool:
 
 
 def _named(patterns: Sequence[str]) -> str:
-    left = len(patterns) - _MOST_NAMED
+    unnamed = len(patterns) - _MOST_NAMED
     named = ", ".join(patterns[:_MOST_NAMED]) or "none"
-    return f"{named} and {left} more" if left > 0 else named
+    return f"{named} and {unnamed} more" if unnamed > 0 else named

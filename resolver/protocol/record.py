@@ -60,7 +60,9 @@ def text(value: bytes) -> str | None:
 
 def printable(text: str) -> str:
     """Return a text without control characters: anybody may write an id or a remark."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
 
 
 def short(value: object) -> str:

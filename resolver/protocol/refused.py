@@ -68,8 +68,8 @@ def fitted(record: Record, max_bytes: int) -> Record:
         return record
     sent, marks = _apart(record.headers)
     marks.append((n.TRUNCATED, b"true"))
-    left = max_bytes - record_bytes(None, None, marks)
-    key, value, headers = _cut(record.key, record.value, sent, left)
+    room = max_bytes - record_bytes(None, None, marks)
+    key, value, headers = _cut(record.key, record.value, sent, room)
     return record._replace(key=key, value=value, headers=[*headers, *marks])
 
 
@@ -79,15 +79,15 @@ def _apart(headers: Headers) -> tuple[Headers, Headers]:
     The second kind are this system's output headers and the protocol's headers of a half. Of a name
     that is repeated, only the last is of this kind.
     """
-    last = {name: place for place, (name, _) in enumerate(headers) if name in n.OUTPUT_HEADERS}
+    last = {name: index for index, (name, _) in enumerate(headers) if name in n.OUTPUT_HEADERS}
     last |= {
-        name: place
-        for place, (name, value) in enumerate(headers)
+        name: index
+        for index, (name, value) in enumerate(headers)
         if name in n.HALF_HEADERS and len(value or b"") <= _MAX_HALF_HEADER_BYTES
     }
     ours = set(last.values())
-    sent = [header for place, header in enumerate(headers) if place not in ours]
-    return sent, [headers[place] for place in sorted(ours)]
+    sent = [header for index, header in enumerate(headers) if index not in ours]
+    return sent, [headers[index] for index in sorted(ours)]
 
 
 def _cut(
@@ -102,8 +102,8 @@ def _cut(
             break
         kept.append(header)
     key = None if key is None else key[: max_bytes // 4]
-    left = max_bytes - len(key or b"") - headers_bytes(kept)
-    return key, None if value is None else value[:left], kept
+    value_bytes = max_bytes - len(key or b"") - headers_bytes(kept)
+    return key, None if value is None else value[:value_bytes], kept
 
 
 def _cut_text(text: str, max_bytes: int) -> bytes:

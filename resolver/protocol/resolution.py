@@ -77,9 +77,9 @@ def decode_resolution(value: bytes | None) -> Resolution:
     Only this system writes the topic: `ProtocolError` says that another client did.
     """
     try:
-        said: dict[str, Any] = orjson.loads(value or b"")
-        fields = {name: said[name] for name in Resolution._fields if name != "delivery"}
-        fields["delivery"] = said.get("delivery")
+        body: dict[str, Any] = orjson.loads(value or b"")
+        fields = {name: body[name] for name in Resolution._fields if name != "delivery"}
+        fields["delivery"] = body.get("delivery")
         fields["outcome"] = Outcome(fields["outcome"])
         fields["source"] = Source(fields["source"])
     except (KeyError, TypeError, ValueError) as error:

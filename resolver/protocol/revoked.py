@@ -1,7 +1,7 @@
 """Revocations: the resolver's records in `tx.op` after which a fast id can deliver nothing more.
 
-The resolver initialises the transactional id anew, which fences the producer, and only then stores
-the record. So whatever the producer has delivered by this id is before the record in the partition.
+The resolver first initialises the transactional id, which fences the producer. Only then does it
+store the record. So all that the producer has delivered by this id is before it in the partition.
 """
 
 from __future__ import annotations

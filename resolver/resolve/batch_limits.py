@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from ..errors import ResolverError
-from ..kafka.end_offsets import Offsets
+from ..kafka.end_offsets import QueueOffsets
 from ..protocol import StoredRecord, record_bytes
 from ..settings import Settings
 from .read_problems import REBUILD
@@ -54,10 +54,10 @@ class BatchLimits:
 
     def end_of_batch(
         self,
-        start: Offsets,
-        ends: Offsets,
-        rows: Callable[[Offsets, Offsets], Iterable[RangeRow]],
-    ) -> Offsets:
+        start: QueueOffsets,
+        ends: QueueOffsets,
+        rows: Callable[[QueueOffsets, QueueOffsets], Iterable[RangeRow]],
+    ) -> QueueOffsets:
         """Return how far the batch after `start` reads; `rows` gives the rows between two offsets.
 
         Raises `RecordsAway` if a queue's records do not come.
@@ -98,15 +98,15 @@ class BatchLimits:
         both = (Range(*halves), Range(ops_start, ops_end))
         self._reader = self._reader or RangeReader(self._settings, _SAMPLE_BYTES, _SAMPLE_SECONDS)
         sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
-        for halves_at, ops_at in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
-            found = self._reader.read(queue, halves_at, ops_at)
-            for known, read in zip(sampled, found, strict=True):
+        for half_range, op_range in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
+            records = self._reader.read(queue, half_range, op_range)
+            for known, read in zip(sampled, records, strict=True):
                 known.extend(read)
         self._away_seconds.pop(queue, None)
         return sum(map(_extrapolated, both, sampled))
 
 
-def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
+def _shared(start: QueueOffsets, ends: QueueOffsets, limit: int) -> QueueOffsets:
     """Return how far a batch reads: to the ends, or the same share of each partition.
 
     An op and its half are about as far behind, so about the same batch reads both.
@@ -115,14 +115,14 @@ def _shared(start: Offsets, ends: Offsets, limit: int) -> Offsets:
     total = sum(new.values())
     if total <= limit:
         return ends
-    end: Offsets = {topic: {} for topic in ends}
+    end: QueueOffsets = {topic: {} for topic in ends}
     for (topic, queue), count in new.items():
         share = max(1, count * limit // total) if count else 0
         end[topic][queue] = start[topic][queue] + share
     return end
 
 
-def _new_records(start: Offsets, ends: Offsets) -> dict[tuple[str, str], int]:
+def _new_records(start: QueueOffsets, ends: QueueOffsets) -> dict[tuple[str, str], int]:
     """Return the number of new records, by topic and queue."""
     new = {
         (topic, queue): end - start[topic][queue]
@@ -150,10 +150,10 @@ def _samples(offsets: Range) -> list[Range]:
     start, end = offsets
     count = min(_MOST_PLACES, 2 + (end - start) // _APART)
     last = max(start, end - _SAMPLE)
-    places = [start + (last - start) * place // (count - 1) for place in range(count)]
-    return [Range(place, min(end, place + _SAMPLE)) for place in places]
+    starts = [start + (last - start) * number // (count - 1) for number in range(count)]
+    return [Range(first, min(end, first + _SAMPLE)) for first in starts]
 
 
 def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:
-    taken = sum(record_bytes(one.key, one.value, one.headers or []) for one in sampled)
-    return taken * (offsets.end - offsets.start) // max(1, len(sampled))
+    size = sum(record_bytes(record.key, record.value, record.headers or []) for record in sampled)
+    return size * (offsets.end - offsets.start) // max(1, len(sampled))

@@ -44,8 +44,8 @@ class Checkpoint:
             self._create("fences", known)
         return str(known)
 
-    def planned(self, settings: StepSettings) -> PlannedSettings:
-        """Return the settings of the batches so far, followed by `settings` from the next batch on.
+    def extend_planned_settings(self, settings: StepSettings) -> PlannedSettings:
+        """Let `settings` hold from the next batch on; return the settings of all batches.
 
         Raises `SettingsError` if the checkpoint was made with another topic prefix.
         """

@@ -72,5 +72,5 @@ class QueueFigures(NamedTuple):
 
 
 def _has_fast(halves: list[StoredRecord]) -> bool:
-    """Whether there is a half that its producer may commit fast, be it malformed otherwise."""
+    """Whether there is a half that its producer may commit fast, even if it is malformed."""
     return any(name == FAST for half in halves for name, _ in half.headers or ())

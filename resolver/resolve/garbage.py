@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_put_off() -> Iterator[None]:
-    """Switch the collector off; as a decorator, so that a call's objects are gone afterwards.
+    """Switch the collector off. Use it as a decorator: then a call's objects are gone afterwards.
 
     A batch makes a million objects without cycles. Walking all of them again and again is half of
     the cost of processing them. Reference counts free them all the same.

@@ -49,9 +49,9 @@ class HandOver:
         logger.debug("batch %d: %s", batch_id, Point.DECIDED)
         # Spark returns them in any order. The batch's digest needs the same order in each replay.
         rows.sort(key=lambda row: (row["queue"], row["part"]))
-        packed = (row["figures"] for row in rows)
-        figures = [QueueFigures.unpack(one) for one in packed if one is not None]
-        has_fast = any(of_queue.has_fast for of_queue in figures)
+        packed_figures = (row["figures"] for row in rows)
+        figures = [QueueFigures.unpack(packed) for packed in packed_figures if packed is not None]
+        has_fast = any(queue_figures.has_fast for queue_figures in figures)
         try:
             self._delivery.deliver(batch_id, [row["decisions"] for row in rows], has_fast)
         except TxResolverError as error:
@@ -66,6 +66,6 @@ class HandOver:
         if has_fast:
             self._stuck_watch.see_fast()
         self._reports.take(figures)
-        for of_queue in figures:
-            self._delivery.activity.pending(of_queue.queue, of_queue.pending)
+        for queue_figures in figures:
+            self._delivery.activity.pending(queue_figures.queue, queue_figures.pending)
         logger.debug("batch %d: %s, for Spark to note in its commit log", batch_id, Point.DONE)

@@ -86,7 +86,7 @@ class Resolve:
         self._delivery.start(
             self._checkpoint.is_new(),
             rebuild and not is_begun,
-            planned=lambda: self._checkpoint.next_batch() - 1,
+            last_planned=lambda: self._checkpoint.next_batch() - 1,
         )
         for queue in range(self._settings.queues):
             self._fence_timer.set(queue, 0)  # a fence is due at once: it makes the first batch
@@ -135,8 +135,8 @@ class Resolve:
             raise Replaced(f"another resolver took over {self._settings.topic_prefix}*")
         raise self._query_failed(failure) from failure
 
-    def raise_end(self) -> NoReturn:
-        """Raise why the job has ended; without a failure, it was stopped from elsewhere."""
+    def raise_failure_or_unexpected_stop(self) -> NoReturn:
+        """Raise the failure that ended the job, or say that somebody else has stopped the query."""
         self.raise_failure()
         raise ResolverError("the query resolve was stopped from elsewhere", remedy="start again")
 
@@ -190,7 +190,7 @@ class Resolve:
         self._rebuilding, self._has_run = False, True
 
     def _start_query(self, settled: DataFrame | None = None) -> StreamingQuery:
-        planned = self._checkpoint.planned(step_settings(self._settings))
+        planned = self._checkpoint.extend_planned_settings(step_settings(self._settings))
         try:
             return start_query(
                 self._spark,

@@ -16,7 +16,7 @@ from ..errors import ResolverError
 from .read_problems import REBUILD, SEE_BROKER
 
 #: A partition: its topic and its number.
-Place = tuple[str, int]
+Partition = tuple[str, int]
 
 
 class Seen(NamedTuple):
@@ -28,48 +28,50 @@ class Seen(NamedTuple):
 
 def bring_up_to_date(
     seen: dict[str, Seen],
-    last: dict[Place, Any],
-    first_offset: Callable[[Place], int],
-    message_at: Callable[[Place, int], Any],
+    last: dict[Partition, Any],
+    first_offset: Callable[[Partition], int],
+    message_at: Callable[[Partition, int], Any],
 ) -> None:
     """Note in `seen`, by topic, the `last` message that was read from each partition.
 
     Raises `ResolverError` if the record that `seen` had is lost. `first_offset` and `message_at`
     ask Kafka: they return a partition's first offset, and its message at an offset, or None.
     """
-    for place, message in last.items():
-        epoch, before = message.leader_epoch(), seen.get(place[0])
+    for partition, message in last.items():
+        topic, _ = partition
+        epoch, before = message.leader_epoch(), seen.get(topic)
         if epoch is None:
             continue  # the broker has no epochs
         if before is not None and epoch != before.epoch:
-            _see_still_there(place, before, first_offset, message_at)
-        seen[place[0]] = Seen(message.offset(), epoch)
+            _see_still_there(partition, before, first_offset, message_at)
+        seen[topic] = Seen(message.offset(), epoch)
 
 
 def _see_still_there(
-    place: Place,
+    partition: Partition,
     before: Seen,
-    first_offset: Callable[[Place], int],
-    message_at: Callable[[Place, int], Any],
+    first_offset: Callable[[Partition], int],
+    message_at: Callable[[Partition, int], Any],
 ) -> None:
     """Read the record `before` again, since another leader has stored a record after it."""
-    if before.offset < first_offset(place):
+    if before.offset < first_offset(partition):
         return  # deleted since then, as old enough
-    message = message_at(place, before.offset)
+    message = message_at(partition, before.offset)
     if message is None or message.leader_epoch() != before.epoch:
+        topic, number = partition
         raise ResolverError(
-            f"partition {place[1]} of {place[0]} has lost records up to {before.offset}, which "
+            f"partition {number} of {topic} has lost records up to {before.offset}, which "
             "were read, and has others in their place, so transactions may be lost",
             remedy=REBUILD,
         )
 
 
-def ask_first_offset(consumer: Consumer, place: Place, seconds: float) -> int:
+def ask_first_offset(consumer: Consumer, partition: Partition, seconds: float) -> int:
     """Return the first offset that Kafka still has of a partition; it has `seconds` to answer."""
     try:
-        first, _ = consumer.get_watermark_offsets(TopicPartition(*place), seconds)
+        first, _ = consumer.get_watermark_offsets(TopicPartition(*partition), seconds)
     except KafkaException as error:
         raise ResolverError(
-            f"where {place} begins is not known: {error}", remedy=SEE_BROKER
+            f"where {partition} begins is not known: {error}", remedy=SEE_BROKER
         ) from error
     return first

@@ -22,7 +22,7 @@ class PlannedSettings:
 
     entries: tuple[tuple[int, StepSettings], ...]
 
-    def at(self, batch: int) -> StepSettings:
+    def for_batch(self, batch: int) -> StepSettings:
         """Return the settings of this batch; the first settings for a batch before all entries."""
         held = [settings for first, settings in self.entries if first <= batch]
         return held[-1] if held else self.entries[0][1]

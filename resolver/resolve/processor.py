@@ -37,7 +37,8 @@ DECISIONS = (
 )
 #: Most bytes of a quarantined record: 1 MiB, and room for the marks.
 _QUARANTINE_BYTES = 1_048_576 + 32_768
-_GIVEN = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
+#: The columns of a queue's input row, except its slot.
+_INPUT_COLUMNS = [*(field.split()[0] for field in RANGES.split(", ")), "now_ms"]
 _reader: RangeReader | None = None
 #: Spark's client for the state of the worker's last task: see `QueueProcessor.close`.
 _state_client: Any = None
@@ -101,9 +102,9 @@ class QueueProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Run the step on a queue's records of the batch."""
-        (given,) = rows  # one row for each queue
+        (row,) = rows  # one row for each queue
         # The plan is the last three columns of `RANGES`.
-        queue, halves_start, *plan, now = (given[name] for name in _GIVEN)
+        queue, halves_start, *plan, now = (row[column] for column in _INPUT_COLUMNS)
         yield from self._resolve(queue, halves_start, Plan(*plan), now)
 
     @sent_whole()
@@ -111,7 +112,7 @@ class QueueProcessor(StatefulProcessor):
     def _resolve(self, queue: int, halves_start: int, plan: Plan, now: int) -> list[Row]:
         """Read a queue's records, run the step over them, return the rows of its decisions."""
         batch = _batch()
-        step_settings = self._planned.at(batch.batch_id)
+        step_settings = self._planned.for_batch(batch.batch_id)
         halves = Range(halves_start, plan.halves_end)
         ops = Range(*ops_to_read(self._state, queue, plan))
         seen = self._state.seen()

@@ -85,11 +85,11 @@ def _decided(
 
 def _initial(outcomes: DataFrame, keys: list[int]) -> GroupedData:
     """Return outcomes, many in each row: Spark gives a processor one row after the other."""
-    many = (F.col("offset") / _OUTCOMES_AT_ONCE).cast("long").alias("part")
-    together = F.collect_list(F.struct("offset", "outcome", "delivery")).alias("found")
+    part = (F.col("offset") / _OUTCOMES_AT_ONCE).cast("long").alias("part")
+    outcomes_of_part = F.collect_list(F.struct("offset", "outcome", "delivery")).alias("found")
     return (
-        outcomes.groupBy(_slot(keys), many)
-        .agg(together)
+        outcomes.groupBy(_slot(keys), part)
+        .agg(outcomes_of_part)
         .select("slot", "found.offset", "found.outcome", "found.delivery", _now())
         .groupBy("slot")
     )

@@ -20,7 +20,7 @@ SEE_LOSS = f"if it has lost its last records, transactions may be lost: {REBUILD
 #: Seconds without a record after which a new client asks; each next client has half as long again.
 #: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
 #: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
-_ANEW_SECONDS, _GROWTH = 1.0, 1.5
+_NEXT_CLIENT_SECONDS, _GROWTH = 1.0, 1.5
 #: Time in seconds for a leader to tell a partition's first offset. A new client asks after it.
 _FIRST_SECONDS = 1.0
 
@@ -82,10 +82,10 @@ def out_of_range(consumer: Consumer, message: Any, offset: int) -> Problem:
 
 
 def records_away(
-    place: tuple[str, int], offsets: tuple[int, int], seconds: float, problem: Problem
+    partition: tuple[str, int], offsets: tuple[int, int], seconds: float, problem: Problem
 ) -> RecordsAway:
     """Return the error that says that no record of a partition's `offsets` came for `seconds`."""
-    topic, queue = place
+    topic, queue = partition
     start, end = offsets
     return RecordsAway(
         queue,
@@ -100,15 +100,15 @@ class Silence:
 
     def __init__(self) -> None:
         self._since = time.monotonic()
-        self._step = self._anew_after = _ANEW_SECONDS
+        self._step = self._next_client_after = _NEXT_CLIENT_SECONDS
 
     def seconds(self) -> float:
         return time.monotonic() - self._since
 
     def is_time_for_another_client(self) -> bool:
         """Whether the last client has had its time; the next client has half as long again."""
-        if self.seconds() <= self._anew_after:
+        if self.seconds() <= self._next_client_after:
             return False
         self._step *= _GROWTH
-        self._anew_after = self.seconds() + self._step
+        self._next_client_after = self.seconds() + self._step
         return True

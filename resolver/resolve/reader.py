@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ..errors import ResolverError
-from ..kafka.clients import client_config
+from ..kafka.clients import reader_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
-from .lost_records import Place, Seen, ask_first_offset, bring_up_to_date
+from .lost_records import Partition, Seen, ask_first_offset, bring_up_to_date
 from .read_problems import (
     SEE_BROKER,
     SEE_LOSS,
@@ -45,16 +45,23 @@ class Range(NamedTuple):
 
 @dataclass
 class _Reading:
-    """One read: the ranges left, the records found and the last message, by partition."""
+    """One read: the ranges that were not read yet, the records and the last message.
 
-    left: dict[Place, Range]
-    found: dict[Place, list[StoredRecord]]
-    last: dict[Place, Any] = field(default_factory=dict)
+    Each is by partition.
+    """
+
+    unread: dict[Partition, Range]
+    records: dict[Partition, list[StoredRecord]]
+    last: dict[Partition, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: dict[Place, Range]) -> _Reading:
-        left = {place: offsets for place, offsets in asked.items() if offsets.start < offsets.end}
-        return cls(left, {place: [] for place in asked})
+    def of(cls, ranges: dict[Partition, Range]) -> _Reading:
+        unread = {
+            partition: offsets
+            for partition, offsets in ranges.items()
+            if offsets.start < offsets.end
+        }
+        return cls(unread, {partition: [] for partition in ranges})
 
 
 class RangeReader:
@@ -74,11 +81,8 @@ class RangeReader:
         self._patience_seconds = patience_seconds
         self._names = Names(settings.topic_prefix)
         ours: dict[str, Any] = {
-            "group.id": self._names.reader,
-            "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
             "check.crcs": True,
             # 10 ms for more records; otherwise a topic without new ones would hold up the other.
             "fetch.wait.max.ms": 10,
@@ -87,7 +91,7 @@ class RangeReader:
             # 8 MiB ahead at most: records fetched beyond a range are fetched again later.
             "queued.max.messages.kbytes": 8_192,
         }
-        self._config = client_config(settings, **ours)
+        self._config = reader_config(settings, **ours)
         self._consumer = Consumer(self._config)
 
     def is_for(self, settings: Settings) -> bool:
@@ -103,61 +107,64 @@ class RangeReader:
         topic, and is brought up to date. Raises `ResolverError`, also if that record is gone: other
         records may have its offset.
         """
-        asked = {(self._names.half, queue): halves, (self._names.op, queue): ops}
-        reading = self._all_of(asked)
+        reading = self._all_of({(self._names.half, queue): halves, (self._names.op, queue): ops})
         if seen is not None:
             bring_up_to_date(seen, reading.last, self._first_offset, self._message_at)
-        halves_found, ops_found = reading.found.values()
-        return halves_found, ops_found
+        half_records, op_records = reading.records.values()
+        return half_records, op_records
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
 
-    def _first_offset(self, place: Place) -> int:
+    def _first_offset(self, partition: Partition) -> int:
         # Not bound once: `_message_at` may have put another client in this one's place.
-        return ask_first_offset(self._consumer, place, self._patience_seconds)
+        return ask_first_offset(self._consumer, partition, self._patience_seconds)
 
-    def _message_at(self, place: Place, offset: int) -> Any:
+    def _message_at(self, partition: Partition, offset: int) -> Any:
         """Return a partition's message at an offset; None if there is none to read."""
-        return self._all_of({place: Range(offset, offset + 1)}).last.get(place)
+        return self._all_of({partition: Range(offset, offset + 1)}).last.get(partition)
 
-    def _all_of(self, asked: dict[Place, Range]) -> _Reading:
-        reading = _Reading.of(asked)
+    def _all_of(self, ranges: dict[Partition, Range]) -> _Reading:
+        reading = _Reading.of(ranges)
         self._assign(reading)
         try:
             self._read(reading)
         finally:
-            self._consumer.incremental_unassign([TopicPartition(*at) for at in reading.left])
+            self._consumer.incremental_unassign(
+                [TopicPartition(*partition) for partition in reading.unread]
+            )
         return reading
 
     def _assign(self, reading: _Reading) -> None:
-        """Begin to fetch the rest of each range, after the records found so far."""
-        left, found = reading.left, reading.found
+        """Begin to fetch the rest of each range, after the records read so far."""
         self._consumer.incremental_assign(
-            [TopicPartition(*at, _next(offsets, found[at])) for at, offsets in left.items()]
+            [
+                TopicPartition(*partition, _next(offsets, reading.records[partition]))
+                for partition, offsets in reading.unread.items()
+            ]
         )
 
     def _read(self, reading: _Reading) -> None:
-        silence, error = Silence(), Problem("", SEE_BROKER)
-        while reading.left:
+        silence, last_problem = Silence(), Problem("", SEE_BROKER)
+        while reading.unread:
             # `consume` waits for the full number: wait for one record, then take those fetched.
             messages = self._consumer.consume(1, _POLL_SECONDS)
             messages += self._consumer.consume(_AT_ONCE, 0)
-            heard = [self._take(message, reading) for message in messages]
-            if None in heard:  # something came without a problem
+            problems = [self._take(message, reading) for message in messages]
+            if None in problems:  # something came without a problem
                 silence = Silence()
-            error = next(filter(None, reversed(heard)), error)
-            if reading.left and silence.seconds() > self._patience_seconds:
-                place, offsets = next(iter(reading.left.items()))
-                raise records_away(place, offsets, self._patience_seconds, error)
-            if reading.left and silence.is_time_for_another_client():
-                self._ask_anew(reading, silence.seconds(), error)
+            last_problem = next(filter(None, reversed(problems)), last_problem)
+            if reading.unread and silence.seconds() > self._patience_seconds:
+                partition, offsets = next(iter(reading.unread.items()))
+                raise records_away(partition, offsets, self._patience_seconds, last_problem)
+            if reading.unread and silence.is_time_for_another_client():
+                self._ask_by_new_client(reading, silence.seconds(), last_problem)
 
-    def _ask_anew(self, reading: _Reading, silent: float, error: Problem) -> None:
-        """Go on with a new client."""
-        why = error.cause or "no error was said"
-        logger.warning("no records for %.0f s (%s): asking by a new client", silent, why)
+    def _ask_by_new_client(self, reading: _Reading, seconds: float, problem: Problem) -> None:
+        """Go on with a new client, after `seconds` without a record."""
+        cause = problem.cause or "no error was said"
+        logger.warning("no records for %.0f s (%s): asking by a new client", seconds, cause)
         self._consumer.close()
         self._consumer = Consumer(self._config)
         self._assign(reading)
@@ -165,37 +172,37 @@ class RangeReader:
     def _take(self, message: Any, reading: _Reading) -> Problem | None:
         """Take a record or a partition's end; return a problem for an error or an early end."""
         error = message.error()
-        place = (message.topic(), message.partition())
+        partition = (message.topic(), message.partition())
         code = None if error is None else error.code()
         if code not in (None, KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
             return problem_of(message)
-        offsets, offset = reading.left.get(place), message.offset()
+        offsets, offset = reading.unread.get(partition), message.offset()
         if offsets is None:
             return None  # the range was read already
         if code == KafkaError._AUTO_OFFSET_RESET:
-            return out_of_range(self._consumer, message, _next(offsets, reading.found[place]))
+            return out_of_range(self._consumer, message, _next(offsets, reading.records[partition]))
         if error is None and offset < offsets.end:
-            found = reading.found[place]
-            if offset < _next(offsets, found):
+            records = reading.records[partition]
+            if offset < _next(offsets, records):
                 raise ResolverError(
-                    f"{place} gave offset {offset} out of order", remedy="start again"
+                    f"{partition} gave offset {offset} out of order", remedy="start again"
                 )
-            found.append(_stored(message, offset))
-            reading.last[place] = message
+            records.append(_stored(message, offset))
+            reading.last[partition] = message
             offset += 1
         if offset >= offsets.end:
-            self._finish(place, reading.left)
+            self._finish(partition, reading)
         elif error is not None:
             return Problem(f"It ends at {offset}", SEE_LOSS)
         return None
 
-    def _finish(self, place: Place, left: dict[Place, Range]) -> None:
-        self._consumer.incremental_unassign([TopicPartition(*place)])
-        del left[place]
+    def _finish(self, partition: Partition, reading: _Reading) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*partition)])
+        del reading.unread[partition]
 
 
-def _next(offsets: Range, found: list[StoredRecord]) -> int:
-    return found[-1].offset + 1 if found else offsets.start
+def _next(offsets: Range, records: list[StoredRecord]) -> int:
+    return records[-1].offset + 1 if records else offsets.start
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:

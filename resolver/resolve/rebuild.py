@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import ResolverError
-from ..kafka.clients import admin_client, client_config, spark_batch_options
+from ..kafka.clients import admin_client, reader_config, spark_batch_options
 from ..kafka.oldest import Oldest, oldest_records
 from ..kafka.topic_admin import existing_topics
 from ..kafka.topics import ensure_topics
@@ -21,7 +21,7 @@ from ..settings import Settings
 from .delivery.marker_group import MarkerGroup
 
 #: End offsets by topic and partition.
-Ends = dict[str, dict[str, int]]
+EndOffsetsByTopic = dict[str, dict[str, int]]
 #: `delivery` is that of `Resolution`.
 OUTCOMES = "queue int, offset long, outcome string, delivery string"
 
@@ -34,7 +34,7 @@ def refuse_gaps(settings: Settings) -> None:
     names = Names(settings.topic_prefix)
     pattern = "|".join(re.escape(topic) for topic in (names.half, names.resolution))
     oldest = oldest_records(settings, pattern)
-    consumer = _consumer(settings)
+    consumer = Consumer(reader_config(settings))
     try:
         _refuse_gaps(consumer, names, oldest)
     finally:
@@ -68,10 +68,11 @@ def _has_run(settings: Settings) -> bool:
         group.close()
 
 
-def rebuild_ends(settings: Settings) -> Ends:
+def rebuild_ends(settings: Settings) -> EndOffsetsByTopic:
     """Return the end offsets of the halves and outcomes that a rebuild compares."""
     names = Names(settings.topic_prefix)
-    consumer = _consumer(settings)
+    # Under `read_committed`, every outcome below the end offset can be read.
+    consumer = Consumer(reader_config(settings))
     try:
         return {
             topic: {
@@ -84,20 +85,26 @@ def rebuild_ends(settings: Settings) -> Ends:
         consumer.close()
 
 
-def outcomes(spark: SparkSession, settings: Settings, ends: Ends) -> DataFrame:
-    """Return `OUTCOMES` before these ends, of halves that the half topic has, or has had.
+def outcomes(spark: SparkSession, settings: Settings, end_offsets: EndOffsetsByTopic) -> DataFrame:
+    """Return `OUTCOMES` before these end offsets, of halves that the half topic has, or has had.
 
     A half topic that was made again, or that lost its last records, has or will have other halves
     at the same offsets. The outcome of a lost half says nothing of another half at its offset.
     """
     names = Names(settings.topic_prefix)
-    said = F.from_json(F.col("value").cast("string"), f"{OUTCOMES}, transaction_id string")
-    known = _records(spark, settings, names.resolution, ends).select(said.alias("said"))
-    halves = _records(spark, settings, names.half, ends).selectExpr(
+    resolution = F.from_json(F.col("value").cast("string"), f"{OUTCOMES}, transaction_id string")
+    known = _records(spark, settings, names.resolution, end_offsets).select(
+        resolution.alias("said")
+    )
+    halves = _records(spark, settings, names.half, end_offsets).selectExpr(
         "partition AS queue", "offset", _ID
     )
     end_of = F.create_map(
-        *(F.lit(one) for queue, end in ends[names.half].items() for one in (int(queue), end))
+        *(
+            F.lit(number)
+            for queue, end in end_offsets[names.half].items()
+            for number in (int(queue), end)
+        )
     )
     return (
         known.select("said.*")
@@ -109,12 +116,14 @@ def outcomes(spark: SparkSession, settings: Settings, ends: Ends) -> DataFrame:
     )
 
 
-def _records(spark: SparkSession, settings: Settings, topic: str, ends: Ends) -> DataFrame:
+def _records(
+    spark: SparkSession, settings: Settings, topic: str, end_offsets: EndOffsetsByTopic
+) -> DataFrame:
     options = {
         **spark_batch_options(settings),
         "subscribe": topic,
         "startingOffsets": "earliest",
-        "endingOffsets": orjson.dumps({topic: ends[topic]}).decode(),
+        "endingOffsets": orjson.dumps({topic: end_offsets[topic]}).decode(),
     }
     return spark.read.format("kafka").options(**options).load()
 
@@ -153,13 +162,3 @@ def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, in
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
     return sorted(consumer.list_topics(topic, _TIMEOUT_SECONDS).topics[topic].partitions)
-
-
-def _consumer(settings: Settings) -> Consumer:
-    ours = {
-        "group.id": Names(settings.topic_prefix).reader,
-        "enable.auto.commit": False,
-        # Below the end offset, every outcome can then be read.
-        "isolation.level": "read_committed",
-    }
-    return Consumer(client_config(settings, **ours))

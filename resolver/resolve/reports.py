@@ -1,6 +1,6 @@
-"""What operators are told of running checks and queues: a line each, at most once a minute.
+"""Tells operators of running checks and queues: a line for each, at most once a minute.
 
-A group of whose checks none is answered is named in a warning: nobody may be there to answer.
+If none of a group's checks is answered, a warning names the group: nobody may be there to answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two lines about one group or one queue.
 _INTERVAL_SECONDS = 60.0
-#: Most groups that are told apart: groups of halves may be anything. All others are one.
+#: Most groups that are told apart: a half may name any group. All others count as one.
 _MOST_GROUPS = 50
 _OTHERS = "(other groups)"
 _ANSWERS = (CheckEvent.COMMIT, CheckEvent.ROLLBACK, CheckEvent.UNKNOWN)
@@ -56,12 +56,12 @@ class Reports:
         """Take the figures of a batch that was delivered."""
         now = self._monotonic()
         with self._lock:
-            for one in figures:
-                self._last[one.queue] = one
-                known = self._queues.setdefault(one.queue, _Queue(now, one))
-                known.last = one
-                known.duplicates += one.duplicates
-                for (group, event), count in one.check_counts.items():
+            for queue_figures in figures:
+                self._last[queue_figures.queue] = queue_figures
+                known = self._queues.setdefault(queue_figures.queue, _Queue(now, queue_figures))
+                known.last = queue_figures
+                known.duplicates += queue_figures.duplicates
+                for (group, event), count in queue_figures.check_counts.items():
                     self._group(group, now).counts[event] += count
 
     def last(self) -> list[QueueFigures]:
@@ -85,10 +85,12 @@ class Reports:
     def _log_since(self, latest: float) -> None:
         with self._lock:
             now = self._monotonic()
-            for name in [name for name, one in self._groups.items() if one.since <= latest]:
+            names = [name for name, group in self._groups.items() if group.since <= latest]
+            for name in names:
                 group = self._groups.pop(name)
                 _log_group(name, group.counts, now - group.since)
-            for number in [number for number, one in self._queues.items() if one.since <= latest]:
+            numbers = [number for number, queue in self._queues.items() if queue.since <= latest]
+            for number in numbers:
                 _log_queue(self._queues.pop(number))
 
 
@@ -111,11 +113,12 @@ def _log_group(name: str, counts: Counter[CheckEvent], seconds: float) -> None:
 
 
 def _log_queue(queue: _Queue) -> None:
-    one = queue.last
-    delay_ms = 0 if one.watermark_ms is None else max(0, one.now_ms - one.watermark_ms)
+    figures = queue.last
+    watermark_ms = figures.watermark_ms
+    delay_ms = 0 if watermark_ms is None else max(0, figures.now_ms - watermark_ms)
     logger.debug(
         "after check: queue %d, half offset %d, op offset %d (%d left), watermark %d ms "
         "behind, %d pending, %d duplicates",
-        one.queue, one.half_offset, one.op_offset, one.ops_left, delay_ms,
-        one.pending, queue.duplicates,
+        figures.queue, figures.half_offset, figures.op_offset, figures.ops_left, delay_ms,
+        figures.pending, queue.duplicates,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What operators are told of revocations: a line at most once a minute, and figures for metrics."""
+"""Tells operators of revocations: a line at most once a minute, and figures for metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RevocationReports:
         self._at_most = dict.fromkeys(BOUNDS, 0)
 
     def count(self, seconds: float) -> None:
-        """Count a revocation, for which somebody has waited so long."""
+        """Count a revocation; somebody has waited `seconds` for it."""
         with self._lock:
             if not self._times:
                 self._since = self._monotonic()

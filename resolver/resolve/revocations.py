@@ -20,14 +20,14 @@ _PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 1.0, 30.0
 
 
 class Order(NamedTuple):
-    """An id's place in the line; the least is next.
+    """An id's place in the line; the least is next. `rank` is its index in its asker's wishes.
 
     An id that fails must not hold up the ids behind it: whoever may write halves can make up ids.
     """
 
     failures: int
     since: float
-    place: int
+    rank: int
 
 
 @dataclass
@@ -75,8 +75,8 @@ class Revocations:
         """Take all that these askers want now, the oldest wish first; the others' wishes stay."""
         for asker, ids in wanted.items():
             self._withdraw(asker, set(ids))
-            for place, fast_id in enumerate(ids):
-                wish = self._wishes.setdefault(fast_id, _Wish(Order(0, now, place), now))
+            for rank, fast_id in enumerate(ids):
+                wish = self._wishes.setdefault(fast_id, _Wish(Order(0, now, rank), now))
                 wish.records.setdefault(asker, now)
 
     def begin(self, now: float) -> list[str]:
@@ -112,8 +112,8 @@ class Revocations:
         due = [
             (asker, fast_id)
             for fast_id, wish in self._revoked()
-            for asker, at in wish.records.items()
-            if asker != WATCH and at <= now
+            for asker, due_at in wish.records.items()
+            if asker != WATCH and due_at <= now
         ]
         for queue, fast_id in due:
             self._wishes[fast_id].records[queue] = now + self._interval_seconds
@@ -122,9 +122,9 @@ class Revocations:
     def next_at(self) -> float | None:
         """Return when there is something to do; None if only an event can bring it."""
         times = [
-            at
+            due_at
             for _, wish in self._revoked()
-            for asker, at in wish.records.items()
+            for asker, due_at in wish.records.items()
             if asker != WATCH
         ]
         if len(self._running) < self._at_once:
@@ -135,7 +135,7 @@ class Revocations:
         """Return the ids that are wanted and not revoked yet, the oldest wish first."""
         wishes = sorted(
             ((fast_id, wish) for fast_id, wish in self._wishes.items() if not wish.is_revoked),
-            key=lambda one: one[1].order[1:],
+            key=lambda item: item[1].order[1:],
         )
         errors = [wish.error for _, wish in wishes if wish.error]
         return Waiting(

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ..errors import RecordsAway
-from ..kafka.end_offsets import EndOffsets, Offsets, all_offsets
+from ..kafka.end_offsets import EndOffsets, QueueOffsets, all_offsets
 from ..protocol import Names
 from ..settings import Settings
 from ..spark.failure import sent_whole
@@ -80,16 +80,16 @@ class Ranges(SimpleDataSourceStreamReader):
         """Pickle without the connection: Spark sends this object to tasks too."""
         return Ranges, (self._settings,)
 
-    def initialOffset(self) -> Offsets:
+    def initialOffset(self) -> QueueOffsets:
         """Return the first offsets of the topics."""
         return all_offsets(self._settings, _EARLIEST)
 
-    def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
+    def read(self, start: QueueOffsets) -> tuple[Iterator[RangeRow], QueueOffsets]:
         """Return the ranges of new records since `start`, within the limits, and their end."""
         end = self._within_limits(start, self._end_offsets.after(start))
         return self.readBetweenOffsets(start, end), end
 
-    def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[RangeRow]:
+    def readBetweenOffsets(self, start: QueueOffsets, end: QueueOffsets) -> Iterator[RangeRow]:
         """Return the ranges between two offsets; the same in each call."""
         rows: list[RangeRow] = []
         for queue in self._queues:
@@ -99,7 +99,7 @@ class Ranges(SimpleDataSourceStreamReader):
                 rows.append((int(queue), *halves, *ops))
         return iter(rows)
 
-    def _within_limits(self, start: Offsets, end_offsets: Offsets) -> Offsets:
+    def _within_limits(self, start: QueueOffsets, end_offsets: QueueOffsets) -> QueueOffsets:
         """Return where the batch ends: at `start`, if a queue's records do not come."""
         try:
             return self._limits.end_of_batch(start, end_offsets, self.readBetweenOffsets)
@@ -114,9 +114,9 @@ class _RangesForSpark(Ranges):
     """`Ranges` as Spark calls it: errors keep their remedy on the way to the driver."""
 
     @sent_whole()
-    def initialOffset(self) -> Offsets:
+    def initialOffset(self) -> QueueOffsets:
         return super().initialOffset()
 
     @sent_whole()
-    def read(self, start: Offsets) -> tuple[Iterator[RangeRow], Offsets]:
+    def read(self, start: QueueOffsets) -> tuple[Iterator[RangeRow], QueueOffsets]:
         return super().read(start)

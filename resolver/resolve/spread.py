@@ -24,7 +24,7 @@ def slots(spark: SparkSession, queues: int) -> list[int]:
     """Return a grouping key for each queue, so that Spark spreads queues evenly over its tasks.
 
     Spark hashes keys. With the numbers 0 to 3 as keys, one of four tasks would get three queues.
-    The keys returned are even for as many tasks as queues, and for each divisor of that number.
+    With these keys it spreads the queues evenly over as many tasks, or any divisor of their number.
     """
     assert spark._jvm is not None  # noqa: S101 - only Spark Connect has none
     # Spark's hash partitioning hashes an int so. To ask Spark by a job would delay each start.

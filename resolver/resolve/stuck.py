@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..errors import MalformedHalf, MalformedOp, TxResolverError
-from ..kafka.clients import admin_client, client_config
+from ..kafka.clients import admin_client, reader_config
 from ..kafka.end_offsets import StableEnd, stable_ends
 from ..protocol import Names, decode_half, decode_op
 from ..protocol.headers import headers_of
@@ -46,8 +46,8 @@ _CLIENT_SECONDS = 10.0
 _WARN_SECONDS = 60.0
 
 
-class Place(NamedTuple):
-    """A record of the op topic."""
+class OpRecordId(NamedTuple):
+    """The queue and the offset of a record of the op topic."""
 
     queue: int
     offset: int
@@ -64,12 +64,12 @@ class Standstill:
         self._seconds = seconds
         self._seen: dict[int, deque[tuple[float, int]]] = {}
 
-    def look(self, ends: Mapping[int, StableEnd], now: float) -> list[Place]:
-        """Take a look; return the first records of transactions that hold up others behind them."""
+    def look(self, ends: Mapping[int, StableEnd], now: float) -> list[OpRecordId]:
+        """Return the first records of the transactions that hold up records behind them."""
         return [
-            Place(queue, one.stable)
-            for queue, one in ends.items()
-            if self._end_then(queue, one.end, now) > one.stable and one.end > one.stable + 1
+            OpRecordId(queue, stable)
+            for queue, (stable, end) in ends.items()
+            if self._end_then(queue, end, now) > stable and end > stable + 1
         ]
 
     def _end_then(self, queue: int, end: int, now: float) -> int:
@@ -82,7 +82,7 @@ class Standstill:
 
 
 class StuckWatch(VitalThread):
-    """Has the producers revoked that hold up an op partition for `stuck_ms`.
+    """Has those producers revoked that hold up an op partition for `stuck_ms`.
 
     Without it a sleeping producer would hold up all groups. It looks only while fast halves were
     seen lately.
@@ -101,7 +101,7 @@ class StuckWatch(VitalThread):
         self._client: AdminClient | None = None
         self._answered_at = 0.0
         self._standstill = Standstill(settings.stuck_ms / 1_000)
-        self._fast_ids: dict[Place, str | None] = {}
+        self._fast_ids: dict[OpRecordId, str | None] = {}
         self._warn_at: dict[int, float] = {}
 
     def see_fast(self) -> None:
@@ -133,11 +133,13 @@ class StuckWatch(VitalThread):
             return not self._stopped
 
     def _look(self) -> None:
-        places = self._standstill.look(self._ends(), time.monotonic())
-        self._fast_ids = {place: self._fast_id(place) for place in places}
+        first_records = self._standstill.look(self._ends(), time.monotonic())
+        self._fast_ids = {
+            first_record: self._fast_id(first_record) for first_record in first_records
+        }
         self._revoker.want({WATCH: sorted(filter(None, self._fast_ids.values()))})
-        for place, fast_id in self._fast_ids.items():
-            self._warn(place, fast_id)
+        for first_record, fast_id in self._fast_ids.items():
+            self._warn(first_record, fast_id)
 
     def _ends(self) -> dict[int, StableEnd]:
         now = time.monotonic()
@@ -150,38 +152,40 @@ class StuckWatch(VitalThread):
             self._client = None
         return ends
 
-    def _fast_id(self, place: Place) -> str | None:
-        """Return the fast id of the producer whose open transaction begins there.
+    def _fast_id(self, first_record: OpRecordId) -> str | None:
+        """Return the fast id of the producer whose open transaction begins with this record.
 
         Return "" if no fast producer has opened it, None if that can't be read now.
         """
-        known = self._fast_ids.get(place)
+        known = self._fast_ids.get(first_record)
         if known is not None:
             return known
         try:
             with closing(self._consumer()) as consumer:
-                return self._named(consumer, place)
+                return self._read_fast_id(consumer, first_record)
         except KafkaException:  # a broker is away; the next look tries again
             return None
 
-    def _named(self, consumer: Consumer, place: Place) -> str | None:
+    def _read_fast_id(self, consumer: Consumer, first_record: OpRecordId) -> str | None:
         """Return the fast id of the first half that the op names: all are of one producer."""
-        found = _read(consumer, TopicPartition(self._names.op, *place))
-        if found is None:
+        op_message = _read(consumer, TopicPartition(self._names.op, *first_record))
+        if op_message is None:
             return None
         try:
-            op = decode_op(found.value(), headers_of(found) or [])
+            op = decode_op(op_message.value(), headers_of(op_message) or [])
         except MalformedOp:
             return ""
         if not op.delivered or not op.elements:
             return ""
         element = op.elements[0]
-        found = _read(consumer, TopicPartition(self._names.half, place.queue, element.offset))
-        if found is None:
+        half_partition = TopicPartition(self._names.half, first_record.queue, element.offset)
+        half_message = _read(consumer, half_partition)
+        if half_message is None:
             return None
         try:
-            headers = headers_of(found) or []
-            half = decode_half(found.key(), found.value(), headers, self._names.prefix)
+            headers = headers_of(half_message) or []
+            key, value = half_message.key(), half_message.value()
+            half = decode_half(key, value, headers, self._names.prefix)
         except MalformedHalf:
             return ""
         # Only its producer knows a half's transaction id: nobody else can have it revoked.
@@ -190,20 +194,18 @@ class StuckWatch(VitalThread):
 
     def _consumer(self) -> Consumer:
         ours = {
-            "group.id": self._names.reader,
-            "enable.auto.commit": False,
             "auto.offset.reset": "error",
             # The transaction is open: its records are not committed.
             "isolation.level": "read_uncommitted",
             "queued.min.messages": 1,
         }
-        return Consumer(client_config(self._settings, **ours))
+        return Consumer(reader_config(self._settings, **ours))
 
-    def _warn(self, place: Place, fast_id: str | None) -> None:
+    def _warn(self, first_record: OpRecordId, fast_id: str | None) -> None:
         now = time.monotonic()
-        if fast_id is None or now < self._warn_at.get(place.queue, 0.0):
+        if fast_id is None or now < self._warn_at.get(first_record.queue, 0.0):
             return
-        self._warn_at[place.queue] = now + _WARN_SECONDS
+        self._warn_at[first_record.queue] = now + _WARN_SECONDS
         remedy = (
             f"revoking {fast_id}, which has opened it"
             if fast_id
@@ -211,13 +213,14 @@ class StuckWatch(VitalThread):
         )
         logger.warning(
             "partition %d of %s can't be read beyond offset %d, where a transaction is open: %s",
-            place.queue, self._names.op, place.offset, remedy,
+            first_record.queue, self._names.op, first_record.offset, remedy,
         )  # fmt: skip
 
 
-def _read(consumer: Consumer, at: TopicPartition) -> Any:
-    """Return the record at an offset; None if it does not come."""
-    consumer.assign([at])
+def _read(consumer: Consumer, partition: TopicPartition) -> Any:
+    """Return the record at the partition's offset; None if it does not come."""
+    consumer.assign([partition])
     message = consumer.poll(_READ_SECONDS)
-    is_there = message is not None and message.error() is None and message.offset() == at.offset
-    return message if is_there else None
+    if message is None or message.error() is not None or message.offset() != partition.offset:
+        return None
+    return message

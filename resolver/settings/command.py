@@ -39,10 +39,10 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     """Parse the values of `--set`; raises `SettingsError` without quoting a value."""
     parsed: dict[str, str] = {}
     for assignment in assignments:
-        left, equals, value = assignment.partition("=")
+        before_equals, equals, value = assignment.partition("=")
         # Quote the name alone: behind it may be a secret whose = was forgotten or is another sign.
         # The secret may end in =.
-        name, *more = re.split(r"[\s:]", left.strip(), maxsplit=1)
+        name, *more = re.split(r"[\s:]", before_equals.strip(), maxsplit=1)
         if not equals or not name or more:
             raise SettingsError(
                 f"--set needs name=value (got {name!r})", remedy="give such as --set queues=4"

@@ -160,7 +160,9 @@ def config() -> str:
 
 
 def _sections() -> Iterator[tuple[str, list[Definition]]]:
-    for section, known in groupby(definitions().values(), key=lambda one: one.section):
+    for section, known in groupby(
+        definitions().values(), key=lambda definition: definition.section
+    ):
         yield section, list(known)
 
 
@@ -169,10 +171,16 @@ def _table(known: list[Definition]) -> str:
         "| name | default | unit | least to most | RocketMQ's name | meaning |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for one in known:
-        rocketmq = f"`{one.rocketmq}`" if one.rocketmq else ""
-        cells = (f"`{one.name}`", f"`{toml_value(one.default)}`", one.unit, one.bounds, rocketmq)
-        rows.append(f"| {' | '.join(cells)} | {one.about} |")
+    for definition in known:
+        rocketmq = f"`{definition.rocketmq}`" if definition.rocketmq else ""
+        cells = (
+            f"`{definition.name}`",
+            f"`{toml_value(definition.default)}`",
+            definition.unit,
+            definition.bounds,
+            rocketmq,
+        )
+        rows.append(f"| {' | '.join(cells)} | {definition.about} |")
     return "\n".join(rows) + "\n"
 
 
@@ -186,14 +194,14 @@ def _variables() -> str:
     return "\n".join(rows) + "\n"
 
 
-def _entry(one: Definition) -> str:
-    said = [one.about]
-    if one.unit:
-        said.append(f"({one.unit}, {one.bounds})")
-    if one.rocketmq:
-        said.append(f"RocketMQ: {one.rocketmq}.")
-    comment = textwrap.fill(" ".join(said), 98, initial_indent="# ", subsequent_indent="# ")
-    return f"{comment}\n{one.example}\n"
+def _entry(definition: Definition) -> str:
+    sentences = [definition.about]
+    if definition.unit:
+        sentences.append(f"({definition.unit}, {definition.bounds})")
+    if definition.rocketmq:
+        sentences.append(f"RocketMQ: {definition.rocketmq}.")
+    comment = textwrap.fill(" ".join(sentences), 98, initial_indent="# ", subsequent_indent="# ")
+    return f"{comment}\n{definition.example}\n"
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def read_group(name: str, section: Any, path: Path) -> Group:
             f"topics of [groups.{name}] in {path} is {topics!r}",
             remedy='give a list, as in topics = ["orders.*"]',
         )
-    given = {key: value for key, value in section.items() if key != "topics"}
-    return Group(None if topics is None else tuple(topics), **given)
+    other_keys = {key: value for key, value in section.items() if key != "topics"}
+    return Group(None if topics is None else tuple(topics), **other_keys)
 
 
 def check_groups(groups: Mapping[str, Group], prefix: str) -> None:

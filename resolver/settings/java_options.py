@@ -22,10 +22,10 @@ _SAME = ("client.dns.lookup", "client.rack", "client.id")
 _PLAIN_KEY = "-----BEGIN PRIVATE KEY-----"
 
 
-def java_options(kafka: Options, given: Options) -> dict[str, str]:
+def java_options(kafka: Options, spark_kafka: Options) -> dict[str, str]:
     """Translate options of [kafka] to `kafka.*` options; raises `SettingsError` where it can't.
 
-    `given` are the `kafka.*` options of [spark].
+    `spark_kafka` are the `kafka.*` options of [spark].
     """
     protocol = kafka.get("security.protocol", "plaintext").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -36,15 +36,15 @@ def java_options(kafka: Options, given: Options) -> dict[str, str]:
     options = {key: kafka[key] for key in _SAME if key in kafka}
     if "security.protocol" in kafka:
         options["security.protocol"] = protocol
-    if protocol.startswith("SASL") and not _given("sasl", given):
+    if protocol.startswith("SASL") and not _has_family("sasl", spark_kafka):
         options |= _sasl(kafka)
-    if protocol.endswith("SSL") and not _given("ssl", given):
+    if protocol.endswith("SSL") and not _has_family("ssl", spark_kafka):
         options |= _ssl(kafka)
     return {f"kafka.{key}": value for key, value in options.items()}
 
 
-def _given(family: str, given: Options) -> bool:
-    return any(key.startswith(f"kafka.{family}.") for key in given)
+def _has_family(family: str, spark_kafka: Options) -> bool:
+    return any(key.startswith(f"kafka.{family}.") for key in spark_kafka)
 
 
 def _sasl(kafka: Options) -> dict[str, str]:

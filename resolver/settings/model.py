@@ -153,9 +153,10 @@ class Settings:
     )
     max_bytes_per_trigger: int = setting(
         134_217_728,
-        "What these records may take, as far as a few of each partition tell, and what ops and "
-        "checks release of messages that pended before. A batch is in memory as a whole, on the "
-        "driver too: for more set more spark.driver.memory.",
+        "Most bytes of the records that one batch reads, estimated from a few of each partition. "
+        "The limit also holds for earlier batches' messages that ops release, and again for those "
+        "that checks and discards carry. A batch is in memory as a whole, on the driver too: with "
+        "a higher limit raise spark.driver.memory.",
         section=RESOLVE,
         unit="bytes",
         bounds=(1_048_576, 10_000_000_000),

@@ -54,10 +54,11 @@ def _check_days(settings: Settings) -> None:
 
 def _check_socket_timeout(settings: Settings) -> None:
     """Refuse a time-out that librdkafka would refuse only when the resolver starts."""
-    given, most = settings.kafka.get("socket.timeout.ms"), settings.kafka_transaction_timeout_ms
-    if given is not None and given.isdigit() and int(given) > most + _SOCKET_TIMEOUT_MARGIN_MS:
+    timeout = settings.kafka.get("socket.timeout.ms")
+    most = settings.kafka_transaction_timeout_ms
+    if timeout and timeout.isdigit() and int(timeout) > most + _SOCKET_TIMEOUT_MARGIN_MS:
         raise SettingsError(
-            f"socket.timeout.ms in [kafka] is {given}, longer than kafka_transaction_timeout_ms "
+            f"socket.timeout.ms in [kafka] is {timeout}, longer than kafka_transaction_timeout_ms "
             f"({most}): a request would outlast its transaction",
             remedy="lower the one or raise the other",
         )

@@ -34,6 +34,6 @@ def archive_options() -> list[str]:
 def archive_file() -> Path:
     """Return the path of the archive for this Java and this Spark, whether it exists or not."""
     files = [locate_java().resolve(), *sorted(pyspark_jars())]
-    known = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
-    key = hashlib.sha256(repr(known).encode()).hexdigest()[:12]
+    file_stats = [(str(file), file.stat().st_size, int(file.stat().st_mtime)) for file in files]
+    key = hashlib.sha256(repr(file_stats).encode()).hexdigest()[:12]
     return FOLDER / f"spark-{key}.jsa"

@@ -27,9 +27,9 @@ _START_AGAIN = (
 
 @contextmanager
 def sent_whole() -> Iterator[None]:
-    """Send an error of ours to the driver with its remedy: of an error Spark sends the text alone.
+    """Send an error of ours to the driver with its remedy: Spark would send its text alone.
 
-    `query_failed` reads it there. Code that Spark calls is to be in such a block.
+    `query_failed` reads it there. Code that Spark calls has to be in such a block.
     """
     try:
         yield
@@ -58,14 +58,14 @@ def query_failed(
     return ResolverError(ended, remedy=f"see {log}{more}")
 
 
-def in_short(said: str) -> str:
+def in_short(text: str) -> str:
     """Return the first lines that name the cause, without the plan and the stacks around them.
 
     Spark appends the query's whole plan. The error of a Python function stands behind the frames of
     its traceback. The last traceback is the innermost.
     """
-    told = said.partition("\n=== Streaming Query ===")[0]
-    *_, innermost = told.split("Traceback (most recent call last):\n")
+    without_plan = text.partition("\n=== Streaming Query ===")[0]
+    *_, innermost = without_plan.split("Traceback (most recent call last):\n")
     lines = [line.strip() for line in innermost.splitlines() if line[:1].strip()]
     short = " ".join(lines[:_LINES]).rstrip(".")
     return short if len(short) <= _CHARACTERS else f"{short[:_CHARACTERS]}..."

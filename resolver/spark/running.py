@@ -94,5 +94,5 @@ def _hear_in_jvm(handler: _JvmHandler) -> None:
     assert gateway is not None  # noqa: S101 - under spark-submit there always is one
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     java_signal = gateway.jvm.sun.misc.Signal
-    for known in STOPS:
-        java_signal.handle(java_signal(known.name.removeprefix("SIG")), handler)
+    for stop_signal in STOPS:
+        java_signal.handle(java_signal(stop_signal.name.removeprefix("SIG")), handler)

@@ -146,9 +146,9 @@ def _look_up_once(spark: SparkSession) -> None:
     """
     view = cast(Any, spark._jvm)
     for name in _OF_COLUMNS:
-        found = getattr(view, name)
-        if isinstance(found, JavaClass):
-            setattr(view, name, found)
+        java_class = getattr(view, name)
+        if isinstance(java_class, JavaClass):
+            setattr(view, name, java_class)
 
 
 def _write_no_checksums(spark: SparkSession) -> None:
@@ -186,8 +186,8 @@ def _conf(
     if submitted:
         # Connect to the JVM first: only the JVM knows the options that spark-submit was given.
         SparkContext._ensure_initialized()
-        given = SparkConf()
-        chosen = {key: value for key, value in defaults.items() if not given.contains(key)}
+        submitted_conf = SparkConf()
+        chosen = {key: value for key, value in defaults.items() if not submitted_conf.contains(key)}
     else:
         # Unpack in the home only if it may run programs: the JVM has to run its libraries.
         own = _own_folder(home) if home is not None and python != sys.executable else None

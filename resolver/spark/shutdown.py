@@ -25,10 +25,10 @@ def end_spark() -> None:
         with suppress(Py4JError, ConnectionError):  # a killed JVM may not be gone yet
             _stop_session()
     _close(gateway)
-    _, left = psutil.wait_procs(processes, timeout=_END_SECONDS)
-    for process in left:
+    _, alive = psutil.wait_procs(processes, timeout=_END_SECONDS)
+    for process in alive:
         process.kill()
-    psutil.wait_procs(left, timeout=_END_SECONDS)
+    psutil.wait_procs(alive, timeout=_END_SECONDS)
 
 
 def _with_children(pid: int) -> list[psutil.Process]:

@@ -55,7 +55,7 @@ class TransactionLog:
         """
         dialect = database(database_name).dialect()
         made: list[Any] = [CreateTable(self.table), *map(CreateIndex, self.table.indexes)]
-        return "".join(f"{str(one.compile(dialect=dialect)).strip()};\n" for one in made)
+        return "".join(f"{str(ddl.compile(dialect=dialect)).strip()};\n" for ddl in made)
 
     @overload
     def commit(
@@ -78,15 +78,15 @@ class TransactionLog:
         """
         if isinstance(connection, ASYNC):
             return connection.run_sync(self.commit, transaction_id)
-        to = connected(connection, self.table)
-        if to.autocommit:
+        handle = connected(connection, self.table)
+        if handle.autocommit:
             raise TransactionLogError(
                 "the connection commits each statement by itself (autocommit), so the id would "
                 "be there without the rest",
                 remedy="begin a transaction first, as by `with engine.begin() as connection:` or "
                 "Django's `with transaction.atomic():`",
             )
-        to.run(insert(self.table).values(row_of(to.database, transaction_id, True)))
+        handle.run(insert(self.table).values(row_of(handle.database, transaction_id, True)))
         return None
 
     @overload
@@ -110,20 +110,20 @@ class TransactionLog:
         """
         if isinstance(connection, ASYNC):
             return connection.run_sync(self.settle, transaction_id, lock_wait_seconds)
-        to = connected(connection, self.table)
-        row = row_of(to.database, transaction_id, False)
-        with to.database.waiting_at_most(lock_wait_seconds, to.run):
-            to.run(to.database.insert_absent(self.table, row))
+        handle = connected(connection, self.table)
+        row = row_of(handle.database, transaction_id, False)
+        with handle.database.waiting_at_most(lock_wait_seconds, handle.run):
+            handle.run(handle.database.insert_absent(self.table, row))
         # Read last: after the insert, no other transaction that wrote this id is open.
         wanted = self.table.c.transaction_id == row["transaction_id"]
-        found = to.run(select(self.table.c.committed).where(wanted)).fetchone()
-        if found is None:
+        stored = handle.run(select(self.table.c.committed).where(wanted)).fetchone()
+        if stored is None:
             raise TransactionLogError(
                 f"transaction {transaction_id} is not in {self.table.fullname} although it was "
                 "just written",
                 remedy="ask in a new transaction, and see who deletes rows",
             )
-        return TransactionStatus.COMMIT_MESSAGE if found[0] else TransactionStatus.ROLLBACK_MESSAGE
+        return TransactionStatus.COMMIT_MESSAGE if stored[0] else TransactionStatus.ROLLBACK_MESSAGE
 
     @overload
     def prune(
@@ -178,15 +178,15 @@ class TransactionLog:
             )
         if isinstance(connection, ASYNC):
             return connection.run_sync(self.prune, older_than, safe_age=safe_age, limit=limit)
-        to = connected(connection, self.table)
+        handle = connected(connection, self.table)
         # Take the earlier clock: rows must not go because a clock was put ahead.
-        now = min(int(to.run(select(to.database.now)).fetchone()[0]), int(time.time()))
-        old = self._oldest(to, now - int(older_than.total_seconds()), limit)
-        return to.run(delete(self.table).where(old)).rowcount
+        now = min(int(handle.run(select(handle.database.now)).fetchone()[0]), int(time.time()))
+        old = self._oldest(handle, now - int(older_than.total_seconds()), limit)
+        return handle.run(delete(self.table).where(old)).rowcount
 
-    def _oldest(self, to: Connected, before: int, limit: int) -> ColumnElement[bool]:
+    def _oldest(self, handle: Connected, before: int, limit: int) -> ColumnElement[bool]:
         """Return the condition for about `limit` rows: a range of the index, and no other rows."""
         written_at = self.table.c.written_at
         times = select(written_at).where(written_at < before).order_by(written_at)
-        last = to.run(times.offset(limit - 1).limit(1)).fetchone()
+        last = handle.run(times.offset(limit - 1).limit(1)).fetchone()
         return written_at < before if last is None else written_at <= last[0]

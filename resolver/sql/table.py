@@ -20,10 +20,10 @@ _UTF8_BYTES = 4
 
 def log_table(name: str, schema: str | None, metadata: MetaData) -> Table:
     """Return the table's definition; raises `TransactionLogError` for an illegal name."""
-    for given in (name, schema):
-        if given is not None and not _NAME.fullmatch(given):
+    for identifier in (name, schema):
+        if identifier is not None and not _NAME.fullmatch(identifier):
             raise TransactionLogError(
-                f"{given!r} can't name a table or a schema here",
+                f"{identifier!r} can't name a table or a schema here",
                 remedy="give 1 to 48 of a-z A-Z 0-9 and _, not beginning with a digit",
             )
     return Table(

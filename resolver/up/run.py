@@ -79,7 +79,7 @@ def run(
             ensure_all_topics(settings)
             refuse_gaps(settings)  # before the rebuild gives up anything
             home.set_resolve_checkpoint_aside()
-        _heed(stop)
+        _raise_if_stopped(stop)
         jobs = _Jobs(spark, settings, home, broker, watch)
         where = f"bootstrap={settings.bootstrap_servers} home={path}"
         try:
@@ -179,8 +179,8 @@ class _Jobs:
         self._resolve.stop(STOP_SECONDS)
         if self._land is None:
             return
-        left = max(1.0, until - time.monotonic())
-        if not land_rest(self._land, self._spark, *self._landing, left, self._log):
+        remaining_seconds = max(1.0, until - time.monotonic())
+        if not land_rest(self._land, self._spark, *self._landing, remaining_seconds, self._log):
             logger.warning("not all has landed within %.0f s; the next start goes on", STOP_SECONDS)
 
     def close(self) -> None:
@@ -195,13 +195,13 @@ class _Jobs:
             self._watch.rest()
 
     def _look(self, stop: threading.Event) -> None:
-        _heed(stop)
+        _raise_if_stopped(stop)
         if self._watch is not None:
             self._watch.health.beat()
         if self._broker is not None:
             self._broker.check()
         if self._resolve.wait(_LOOK_SECONDS):
-            self._resolve.raise_end()
+            self._resolve.raise_failure_or_unexpected_stop()
         if self._land is not None and not self._land.isActive:
             failure = self._land.exception()
             if failure is None:
@@ -211,7 +211,7 @@ class _Jobs:
             raise land_failure(failure, self._landing[-1], self._log) from failure
 
 
-def _heed(stop: threading.Event) -> None:
+def _raise_if_stopped(stop: threading.Event) -> None:
     if stop.is_set():
         _say_stopping()
         raise _Stopped
@@ -228,7 +228,7 @@ def _session(settings: Settings, home: Home, stop: threading.Event) -> Iterator[
         with home.spark_log.open("ab") as log, output_to(log.fileno()):
             spark = spark_session(settings, "txresolver", home=home.path)
         set_on_signals(stop)  # again: PySpark took SIGINT for itself
-        _heed(stop)
+        _raise_if_stopped(stop)
         yield spark
     except KeyboardInterrupt:  # SIGINT, while PySpark had it
         _say_stopping()

@@ -87,8 +87,8 @@ TIMELINE = View(
     },
 )
 
-#: `{then_…}` are the tables as they were. Land adds records in the order of their offsets: what is
-#: new is behind the greatest offset of then.
+#: `{then_…}` are the tables as they were. Land adds records in the order of their offsets: new
+#: records are behind the greatest offset of that time.
 DIFF = View(
     "diff",
     "Transactions whose status is not as it was",

@@ -30,7 +30,7 @@ from .questions import Moment, Questions, version_in
 from .view import TABLES, complete
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
-#: What Spark's SQL calls otherwise than DataFusion. The arguments have no brackets.
+#: Functions that DataFusion names otherwise than Spark's SQL. The arguments have no brackets.
 _DIALECT = (
     (re.compile(r"unix_millis\(([^()]*)\)"), r"(cast(\1 AS bigint) / 1000)"),
     (
@@ -140,12 +140,12 @@ class Ledger(Questions[pa.Table]):
         for spark, ours in _DIALECT:
             sql = spark.sub(ours, sql)
         try:
-            found = pa.RecordBatchReader.from_stream(self._engine.execute(sql)).read_all()
+            answer = pa.RecordBatchReader.from_stream(self._engine.execute(sql)).read_all()
         except LedgerError:
             raise
         except Exception as error:  # DataFusion's errors have no class of their own
             raise self._refused(_line(error)) from error
-        return found.cast(pa.schema([_plain(field) for field in found.schema]))
+        return answer.cast(pa.schema([_plain(field) for field in answer.schema]))
 
     def _rows(self, sql: str, values: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._run(sql, values).to_pylist()
@@ -156,7 +156,7 @@ class Ledger(Questions[pa.Table]):
 
 
 def _register(engine: QueryBuilder, called: str, name: str, table: DeltaTable) -> None:
-    """Let the table `name` be `called` so, with all columns."""
+    """Register the table `name` as `called`, with all columns."""
     stored = f"stored_{called}"
     sql = complete(name, stored, [field.name for field in table.schema().fields])
     engine.register(called if sql is None else stored, table)

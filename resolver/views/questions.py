@@ -112,8 +112,8 @@ class Questions(ABC, Generic[Rows]):
         """Return a transaction's row of `pending`; None if its timeline has an end."""
         if any(_is_final(event) for event in events):
             return None
-        found = self._rows(_ONE, {"view": self._text("{pending}"), **self._of(half_id)})
-        return found[0] if found else None
+        rows = self._rows(_ONE, {"view": self._text("{pending}"), **self._of(half_id)})
+        return rows[0] if rows else None
 
     def body(self, half_id: HalfId) -> Rows:
         """Return key, value and headers of a half."""
@@ -124,16 +124,16 @@ class Questions(ABC, Generic[Rows]):
 
         Raises `NoSuchTransaction` if there is none, or more than one.
         """
-        if place := _HALF_ID.fullmatch(name):
-            condition, exact = f"h.queue = {int(place[1])} AND h.offset = {int(place[2])}", "1"
+        if half_id := _HALF_ID.fullmatch(name):
+            condition, exact = f"h.queue = {int(half_id[1])} AND h.offset = {int(half_id[2])}", "1"
         else:
             # The greatest character stands behind all that an id can go on with.
             last = self._quoted(f"{name}\U0010ffff")
             condition = f"h.transaction_id BETWEEN {self._quoted(name)} AND {last}"
             exact = f"CASE WHEN h.transaction_id = {self._quoted(name)} THEN 1 ELSE 0 END"
         chosen = {"condition": condition, "exact": exact, "most": str(_NAMED + 1)}
-        found = self._rows(_NAMED_SO, chosen)
-        named = [row for row in found if row["transaction_id"] == name] or found
+        rows = self._rows(_NAMED_SO, chosen)
+        named = [row for row in rows if row["transaction_id"] == name] or rows
         if len(named) != 1:
             raise _not_one(name, named, self.tables)
         return HalfId(named[0]["queue"], named[0]["offset"])
@@ -166,7 +166,7 @@ class Questions(ABC, Generic[Rows]):
 
     @cached_property
     def _values(self) -> dict[str, str]:
-        """What stands for itself in every text: the present, and what checks wait for."""
+        """The values that every SQL text may use: the times that checks wait for."""
         settings = self._settings
         interval = settings.transaction_check_interval_ms
         longest = interval
@@ -240,18 +240,16 @@ def _is_final(event: Mapping[str, Any]) -> bool:
     return event["event"] == "outcome" or is_refused_half
 
 
-def _not_one(name: str, found: list[dict[str, Any]], tables: str) -> NoSuchTransaction:
-    if not found:
+def _not_one(name: str, rows: list[dict[str, Any]], tables: str) -> NoSuchTransaction:
+    if not rows:
         return NoSuchTransaction(
             f"no transaction {name!r} in {tables}",
             remedy="give a transaction id, its beginning, or queue:offset; one that began just now "
             "may not have landed yet",
         )
-    named = [
-        f"{row['queue']}:{row['offset']} ({printable(row['transaction_id'])})" for row in found
-    ]
-    more = " and more" if len(found) > _NAMED else ""
-    is_whole = all(row["transaction_id"] == name for row in found)
+    named = [f"{row['queue']}:{row['offset']} ({printable(row['transaction_id'])})" for row in rows]
+    more = " and more" if len(rows) > _NAMED else ""
+    is_whole = all(row["transaction_id"] == name for row in rows)
     what = "the id" if is_whole else "the beginning"
     return NoSuchTransaction(
         f"{name!r} is {what} of {', '.join(named[:_NAMED])}{more}",

@@ -148,19 +148,19 @@ class SparkLedger(Questions[DataFrame]):
             raise self._refused(in_short(str(error))) from error
 
     def _rows(self, sql: str, values: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        found = self._run(sql, values).collect()
-        return [{name: _utc(value) for name, value in row.asDict().items()} for row in found]
+        rows = self._run(sql, values).collect()
+        return [{name: _utc(value) for name, value in row.asDict().items()} for row in rows]
 
     def _quoted(self, text: str) -> str:
         escaped = text.replace("\\", "\\\\").replace("'", "\\'")
         return f"'{escaped}'"
 
 
-def _version_at(table: DeltaTable, at: datetime | None) -> int:
+def _version_at(table: DeltaTable, moment: datetime | None) -> int:
     """Return the last version by a time, or the first that the log still has."""
-    if at is None:
+    if moment is None:
         return int(table.history(1).collect()[0].version)
-    by_then = F.unix_millis("timestamp") <= milliseconds(at)
+    by_then = F.unix_millis("timestamp") <= milliseconds(moment)
     version = F.coalesce(F.max(F.when(by_then, F.col("version"))), F.min("version"))
     return int(table.history().agg(version).collect()[0][0])
 
@@ -170,5 +170,5 @@ def _identifier(name: str) -> str:
 
 
 def _utc(value: Any) -> Any:
-    # Spark returns times without a zone, in that of the machine.
+    # Spark returns times without a zone, in the zone of the machine.
     return value.astimezone(timezone.utc) if isinstance(value, datetime) else value

@@ -29,8 +29,8 @@ REFUSED_HALVES = View(
 #: Counting by segment of 4096 offsets needs no join of all halves with all outcomes. Only segments
 #: with fewer outcomes than halves are looked at one by one. Outcomes may land before their halves:
 #: those behind the last half that has landed do not count. Some malformed halves have no group. The
-#: small side of a join stands first: DataFusion keeps the first in memory. That a half has one
-#: outcome is the audit's to prove.
+#: small side of a join stands first: DataFusion keeps the first in memory. The audit proves that no
+#: half has two outcomes.
 OPEN_SEGMENTS = View(
     "open_segments",
     "Segments of half offsets in which a transaction has no outcome",

@@ -53,7 +53,7 @@ class View:
 
 
 def expanded(sql: str, views: Mapping[str, View], values: Mapping[str, str]) -> str:
-    """Return a text in which each name stands for its value, or else for its view's own text."""
+    """Return a text with each name replaced by its value, or else by its view's text."""
     return "".join(
         text + _standing_for(name, views, values) for text, name, _, _ in Formatter().parse(sql)
     )

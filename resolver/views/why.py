@@ -58,7 +58,7 @@ def _ended(events: Sequence[Row], outcome: Row) -> Iterator[str]:
 def _first_end(events: Sequence[Row], outcome: Row) -> str:
     for event in events:
         if event["event"] in _ENDS and event["op_offset"] == outcome["op_offset"]:
-            return f"{_said(event, events)} at {_time(event['at'])} ({place_of(event)})"
+            return f"{_end_in_words(event, events)} at {_time(event['at'])} ({place_of(event)})"
     return f"op {outcome['op_offset']}, which has not landed"
 
 
@@ -79,8 +79,8 @@ def _waits(end: Row) -> bool:
 
 def _revoked(events: Sequence[Row]) -> Row | None:
     """Return the first event after which the producer delivers the message no more."""
-    found = [event for event in events if event["event"] == "revoked"]
-    return min(found, key=lambda event: int(event["op_offset"]), default=None)
+    revocations = [event for event in events if event["event"] == "revoked"]
+    return min(revocations, key=lambda event: int(event["op_offset"]), default=None)
 
 
 def _revocation(revoked: Row) -> str:
@@ -89,7 +89,7 @@ def _revocation(revoked: Row) -> str:
     return f"{what} at {_time(revoked['at'])} ({place_of(revoked)})"
 
 
-def _said(end: Row, events: Sequence[Row]) -> str:
+def _end_in_words(end: Row, events: Sequence[Row]) -> str:
     state = _STATES.get(end["word"], end["word"])
     if end["event"] == "operator":
         return f"the {state} of operator {end['detail']}"
@@ -115,7 +115,8 @@ def _open(events: Sequence[Row], pending: Row) -> Iterator[str]:
         )
     elif ends := _undecided(events):
         end = ends[0]
-        yield f"pending: {_said(end, events)} at {_time(end['at'])} has landed ({place_of(end)})."
+        words = _end_in_words(end, events)
+        yield f"pending: {words} at {_time(end['at'])} has landed ({place_of(end)})."
         if _may_be_delivered(events, pending) and _waits(end):
             yield f"It waits until fast id {pending['fast_id']} is revoked."
         else:
@@ -124,10 +125,11 @@ def _open(events: Sequence[Row], pending: Row) -> Iterator[str]:
         yield f"pending: no valid end has landed since {_time(pending['stored_at'])}."
         yield _asked(pending)
         if _may_be_delivered(events, pending):
-            but = f"once fast id {pending['fast_id']} is revoked"
+            condition = f"once fast id {pending['fast_id']} is revoked"
         else:
-            but = "or earlier if the group is back"
-        yield f"The next check is due at {_time(pending['next_check_at'])}, by the settings, {but}."
+            condition = "or earlier if the group is back"
+        due = _time(pending["next_check_at"])
+        yield f"The next check is due at {due}, by the settings, {condition}."
     for event in events:
         if event["event"] == "parked":
             yield f"It was put into the lane at {_time(event['at'])} ({place_of(event)})."

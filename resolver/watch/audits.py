@@ -17,15 +17,15 @@ _TABLE = "audit"
 class Audit(NamedTuple):
     """When an audit ended, and how many violations of each invariant it found."""
 
-    at: datetime
+    ended_at: datetime
     violations: dict[str, int]
 
 
 def last_audit(tables: str) -> Audit | None:
     """Return the last audit of the tables in a folder; None if there was none."""
     try:
-        found = rows_of(DeltaTable(f"{tables.rstrip('/')}/{_TABLE}"))
+        rows = rows_of(DeltaTable(f"{tables.rstrip('/')}/{_TABLE}"))
     except TableNotFoundError:
         return None
-    last = max(found, key=lambda row: row["audited_at"], default=None)
+    last = max(rows, key=lambda row: row["audited_at"], default=None)
     return None if last is None else Audit(last["audited_at"], dict(last["violations"]))

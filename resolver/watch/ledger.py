@@ -18,8 +18,8 @@ from .metrics import Buckets, Value
 #: from an op to the visible message a batch or two.
 FINISH_BOUNDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3_600, 43_200, 86_400)
 COMMIT_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10, 60)
-#: Most pairs of group and topic, or groups: halves may name any. The first ones count by
-#: themselves, as they stay the first; all others are one.
+#: Most groups, or pairs of group and topic, that are counted each by itself: halves may name any.
+#: These are the first ones, which stay the same. All others are counted together.
 _MOST = 100
 _OTHERS = "(others)"
 _OPEN = ("group", "topic")
@@ -71,8 +71,8 @@ def ledger_values(settings: Settings, tables: str) -> Iterator[Value]:
     ledger = Ledger(tables=tables, settings=settings)
 
     def rows(sql: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = ledger.sql(sql).to_pylist()
-        return found
+        as_dicts: list[dict[str, Any]] = ledger.sql(sql).to_pylist()
+        return as_dicts
 
     yield from _ended(rows(_ENDED))
     yield from _pending(rows(_PENDING))
@@ -130,8 +130,8 @@ def _listed(
 
 def _latency(since: str, which: str, bounds: tuple[float, ...]) -> str:
     buckets = ", ".join(
-        f"sum(CASE WHEN l.ms <= {round(bound * 1_000)} THEN 1 ELSE 0 END) AS b{place}"
-        for place, bound in enumerate(bounds)
+        f"sum(CASE WHEN l.ms <= {round(bound * 1_000)} THEN 1 ELSE 0 END) AS b{index}"
+        for index, bound in enumerate(bounds)
     )
     return _LATENCY.format(since=since, which=which, buckets=buckets)
 
@@ -139,13 +139,13 @@ def _latency(since: str, which: str, bounds: tuple[float, ...]) -> str:
 def _buckets(row: Mapping[str, Any] | None, bounds: tuple[float, ...]) -> Buckets:
     if row is None:
         return Buckets(dict.fromkeys(map(float, bounds), 0), 0, 0.0)
-    counts = {float(bound): row[f"b{place}"] for place, bound in enumerate(bounds)}
+    counts = {float(bound): row[f"b{index}"] for index, bound in enumerate(bounds)}
     return Buckets(counts, row["n"], row["ms"] / 1_000)
 
 
 def _audit(tables: str) -> Iterator[Value]:
     audit = last_audit(tables)
     if audit is not None:
-        yield Value("txresolver_audit_timestamp_seconds", (), audit.at.timestamp())
+        yield Value("txresolver_audit_timestamp_seconds", (), audit.ended_at.timestamp())
         for invariant, violations in audit.violations.items():
             yield Value("txresolver_audit_violations", (invariant,), violations)

@@ -22,7 +22,7 @@ from .metrics import Buckets, Value
 #: Offset up to which a query has read, by topic and partition.
 Positions = dict[tuple[str, int], int]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-#: Part of a batch that an idle trigger has not, and how many reports are looked through for it.
+#: Part of a batch that an idle trigger lacks, and how many of the last reports are searched for it.
 _WRITING, _REPORTS = "addBatch", 5
 #: Spark's figure of RocksDB's files.
 _FILES = "rocksdbSstFileSize"
@@ -38,32 +38,32 @@ class LastBatch:
         self._last: StreamingQueryProgress | None = None
 
     def progress(self) -> StreamingQueryProgress | None:
-        """Return it; None until a batch has ended since the start."""
+        """Return the last batch's progress; None until a batch has ended since the start."""
         # Take the newest reports only: to read all hundred takes a call to the JVM for each.
         reports = cast(Any, self._query())._jsq.recentProgress()
-        for place in range(len(reports) - 1, max(-1, len(reports) - 1 - _REPORTS), -1):
-            found = StreamingQueryProgress.fromJson(json.loads(reports[place].json()))
-            if _WRITING in found.durationMs:
-                self._last = found
+        for index in range(len(reports) - 1, max(-1, len(reports) - 1 - _REPORTS), -1):
+            progress = StreamingQueryProgress.fromJson(json.loads(reports[index].json()))
+            if _WRITING in progress.durationMs:
+                self._last = progress
                 break
         return self._last
 
 
 def resolve_values(job: Resolve, last: LastBatch, settings: Settings) -> Iterator[Value]:
     """Yield what resolve knows after its last batch."""
-    for one in job.figures():
-        queue = (str(one.queue),)
-        yield Value("txresolver_half_messages", queue, one.pending)
-        yield Value("txresolver_batch_repeated_ends", queue, one.duplicates)
-        if one.watermark_ms is not None:
-            watermark = one.watermark_ms / 1_000
+    for figures in job.figures():
+        queue = (str(figures.queue),)
+        yield Value("txresolver_half_messages", queue, figures.pending)
+        yield Value("txresolver_batch_repeated_ends", queue, figures.duplicates)
+        if figures.watermark_ms is not None:
+            watermark = figures.watermark_ms / 1_000
             yield Value("txresolver_watermark_timestamp_seconds", queue, watermark)
-        if one.due_ms is not None:
-            due = max(one.due_ms, 0 if one.due_ms else one.now_ms) / 1_000
+        if figures.due_ms is not None:
+            due = max(figures.due_ms, 0 if figures.due_ms else figures.now_ms) / 1_000
             yield Value("txresolver_next_due_timestamp_seconds", queue, due)
     yield from _read("resolve", resolve_positions(job, settings))
     marked = job.marked()
-    yield Value("txresolver_marker_timestamp_seconds", (), marked.at)
+    yield Value("txresolver_marker_timestamp_seconds", (), marked.written_at)
     yield Value("txresolver_marker_batch", (), marked.batch)
     revoked = job.revoked()
     times = Buckets(revoked.at_most, revoked.total, revoked.seconds)
@@ -88,8 +88,8 @@ def resolve_positions(job: Resolve, settings: Settings) -> Positions:
     """Return how far resolve has read: ops that it left for a later batch are not read yet."""
     names = Names(settings.topic_prefix)
     figures = job.figures()
-    halves = {(names.half, one.queue): one.half_offset for one in figures}
-    return halves | {(names.op, one.queue): one.op_offset for one in figures}
+    halves = {(names.half, of_queue.queue): of_queue.half_offset for of_queue in figures}
+    return halves | {(names.op, of_queue.queue): of_queue.op_offset for of_queue in figures}
 
 
 def land_positions(last: LastBatch) -> Positions:
@@ -111,28 +111,30 @@ class Lag:
     def values(self) -> Iterator[Value]:
         """Yield the lag of each query in each partition."""
         read = {query: positions() for query, positions in dict(self._positions).items()}
-        ends = self._ends({place for positions in read.values() for place in positions})
+        ends = self._ends({partition for positions in read.values() for partition in positions})
         for query, positions in read.items():
             for (topic, partition), offset in positions.items():
                 if (topic, partition) in ends:
                     lag = max(0, ends[topic, partition] - offset)
                     yield Value("txresolver_lag_records", (query, topic, str(partition)), lag)
 
-    def _ends(self, places: set[tuple[str, int]]) -> Positions:
-        if not places:
+    def _ends(self, partitions: set[tuple[str, int]]) -> Positions:
+        if not partitions:
             return {}
         self._admin = self._admin or admin_client(self._settings)
         # The end of committed records: a batch that is being written is not behind yet.
-        asked = {TopicPartition(*place): _LATEST for place in places}
+        asked = {TopicPartition(*partition): _LATEST for partition in partitions}
         answers = self._admin.list_offsets(
             asked,
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=_ANSWER_SECONDS,
         )
         ends: Positions = {}
-        for place, answer in answers.items():
-            with suppress(KafkaException):  # one without a leader hides no other's lag
-                ends[place.topic, place.partition] = answer.result(2 * _ANSWER_SECONDS).offset
+        for partition, answer in answers.items():
+            with suppress(KafkaException):  # a partition without a leader hides no other's lag
+                ends[partition.topic, partition.partition] = answer.result(
+                    2 * _ANSWER_SECONDS
+                ).offset
         return ends
 
 
@@ -160,7 +162,7 @@ def _batch(query: str, progress: StreamingQueryProgress) -> Iterator[Value]:
 
 def _state(progress: StreamingQueryProgress) -> Iterator[Value]:
     operators: list[Any] = progress.stateOperators
-    memory = sum(one.memoryUsedBytes for one in operators)
-    files = sum(one.customMetrics.get(_FILES, 0) for one in operators)
+    memory = sum(operator.memoryUsedBytes for operator in operators)
+    files = sum(operator.customMetrics.get(_FILES, 0) for operator in operators)
     yield Value("txresolver_state_bytes", ("memory",), memory)
     yield Value("txresolver_state_bytes", ("files",), files)

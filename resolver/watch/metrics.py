@@ -129,7 +129,7 @@ _AGENT = (
 )  # fmt: skip
 
 RESOLVER_METRICS = (*_LIVE, *_LEDGER, *_PROCESS)
-METRICS = {known.name: known for known in (*RESOLVER_METRICS, *_AGENT)}
+METRICS = {definition.name: definition for definition in (*RESOLVER_METRICS, *_AGENT)}
 
 
 def families(values: Iterable[Value]) -> Iterable[Metric]:
@@ -149,11 +149,11 @@ def families(values: Iterable[Value]) -> Iterable[Metric]:
     return made.values()
 
 
-def _family(known: Definition) -> Metric:
+def _family(definition: Definition) -> Metric:
     kinds: dict[str, type[Metric]] = {
         COUNTER: CounterMetricFamily,
         GAUGE: GaugeMetricFamily,
         HISTOGRAM: HistogramMetricFamily,
     }
-    family = kinds[known.kind]
-    return family(known.name, known.about, labels=known.labels)  # type: ignore[call-arg]
+    family = kinds[definition.kind]
+    return family(definition.name, definition.about, labels=definition.labels)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""What would have come out with other settings: the ledger's past, through the step once more.
+"""What other settings would have decided: the ledger's past, replayed through the step.
 
 `history.py` reads what happened from the ledger, `simulation.py` replays a queue of it, and
 `comparison.py` compares two replays. docs/ledger.md says what can't be known.

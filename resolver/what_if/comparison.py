@@ -1,4 +1,4 @@
-"""Compares two replays of a history: by the settings of now, and by others."""
+"""Compares two replays of a history: by the present settings, and by others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PENDING = "PENDING"
 
 @dataclass(frozen=True)
 class Difference:
-    """A transaction that would have come out otherwise."""
+    """A transaction that would have ended otherwise."""
 
     id: str
     transaction_id: str
@@ -39,11 +39,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comes out by the settings of now, and by the others (`then`).
+    """What is decided by the present settings (`now`), and by the others (`then`).
 
-    `as_recorded` counts the transactions that the replay by the settings of now ends as the ledger
-    has them; `otherwise` has the others. `unknown_checks` were never sent: their answers are not
-    known.
+    `as_recorded` counts the transactions that end as in the ledger if they are replayed by the
+    present settings; `otherwise` has the others. `unknown_checks` were never sent: their answers
+    are not known.
     """
 
     changed: dict[str, tuple[Any, Any]]
@@ -61,10 +61,10 @@ class Comparison:
             "changed": {name: list(both) for name, both in self.changed.items()},
             "transactions": self.transactions,
             "as_recorded": self.as_recorded,
-            "otherwise": [asdict(one) for one in self.otherwise],
+            "otherwise": [asdict(difference) for difference in self.otherwise],
             "now": self.now,
             "then": self.then,
-            "differences": [asdict(one) for one in self.differences],
+            "differences": [asdict(difference) for difference in self.differences],
             "unknown_checks": self.unknown_checks,
             "assumed": list(ASSUMED),
         }
@@ -91,7 +91,7 @@ def compare(history: History, now: Settings, then: Settings) -> Comparison:
         now=_figures(history, before),
         then=_figures(history, after),
         differences=tuple(_differences(history, before, after)),
-        unknown_checks=sum(one.unknown for one in after.values()),
+        unknown_checks=sum(replay.unknown for replay in after.values()),
     )
 
 
@@ -109,7 +109,10 @@ _NAMES = {
 
 
 def _changed(now: StepSettings, then: StepSettings) -> dict[str, tuple[Any, Any]]:
-    pairs = {one.name: (getattr(now, one.name), getattr(then, one.name)) for one in fields(now)}
+    pairs = {
+        setting.name: (getattr(now, setting.name), getattr(then, setting.name))
+        for setting in fields(now)
+    }
     return {name: both for name, both in pairs.items() if both[0] != both[1]}
 
 
@@ -148,8 +151,8 @@ def _figures(history: History, replayed: dict[int, Replayed]) -> dict[str, int]:
         fate = replayed[id_.queue].fates.get(id_.offset)
         ends[fate.outcome if fate else _PENDING] += 1
     return {
-        "checks sent": sum(sum(one.checks.values()) for one in replayed.values()),
-        "ends that came too late": sum(one.late for one in replayed.values()),
+        "checks sent": sum(sum(replay.checks.values()) for replay in replayed.values()),
+        "ends that came too late": sum(replay.late for replay in replayed.values()),
         **{word: ends[word] for word in ("COMMIT", "ROLLBACK", "DISCARD", "UNDELIVERABLE")},
         _PENDING: ends[_PENDING],
     }
@@ -159,7 +162,7 @@ def _differences(
     history: History, before: dict[int, Replayed], after: dict[int, Replayed]
 ) -> Iterator[Difference]:
     for id_, half in history.halves():
-        now, then = (one[id_.queue].fates.get(id_.offset) for one in (before, after))
+        now, then = (replayed[id_.queue].fates.get(id_.offset) for replayed in (before, after))
         if _told(now) != _told(then):
             yield Difference(str(id_), half.transaction_id, half.group, _told(now), _told(then))
 

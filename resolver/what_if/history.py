@@ -74,7 +74,7 @@ class StoredHalf(NamedTuple):
 
 
 class StoredOp(NamedTuple):
-    """An end that came by itself, for halves of the history alone, or an announcement."""
+    """An op that answers no known check, about halves of the history alone; or an announcement."""
 
     offset: int
     stored_ms: int
@@ -87,6 +87,13 @@ class Revoked(NamedTuple):
     offset: int
     stored_ms: int
     fast_id: str
+
+
+class CheckId(NamedTuple):
+    """A check within a queue: the offset of its half, and its number among the half's checks."""
+
+    half_offset: int
+    number: int
 
 
 class Answer(NamedTuple):
@@ -108,14 +115,14 @@ class Recorded(NamedTuple):
 class QueueHistory:
     """What happened in a queue.
 
-    `sent` are the checks, each by the offset of its half and its number, and `answers` are theirs.
+    `sent` are the checks that were sent, and `answers` are theirs.
     """
 
     halves: list[StoredHalf] = field(default_factory=list)
     ops: list[StoredOp] = field(default_factory=list)
     revoked: list[Revoked] = field(default_factory=list)
-    sent: set[tuple[int, int]] = field(default_factory=set)
-    answers: dict[tuple[int, int], list[Answer]] = field(default_factory=lambda: defaultdict(list))
+    sent: set[CheckId] = field(default_factory=set)
+    answers: dict[CheckId, list[Answer]] = field(default_factory=lambda: defaultdict(list))
 
 
 @dataclass(frozen=True)
@@ -142,10 +149,12 @@ def read_history(ledger: Ledger, chosen: Filter) -> History:
             row["real_qid"], row["immunity_seconds"], row["fast_id"],
         )  # fmt: skip
         queues[row["queue"]].halves.append(StoredHalf(row["offset"], row["stored_ms"], half))
-    offsets = {queue: {one.offset for one in of.halves} for queue, of in queues.items()}
+    offsets = {
+        queue: {stored.offset for stored in history.halves} for queue, history in queues.items()
+    }
     checks = _checks(ledger, offsets)
     for half_id, (_, numbers) in checks.items():
-        queues[half_id.queue].sent.update((half_id.offset, number) for number in numbers)
+        queues[half_id.queue].sent.update(CheckId(half_id.offset, number) for number in numbers)
     for row in _rows(ledger, _OPS):
         if row["queue"] in queues:
             _take(row, queues[row["queue"]], offsets[row["queue"]], checks)
@@ -167,19 +176,19 @@ _Checks = Mapping[HalfId, tuple[list[int], list[int]]]
 
 
 def _checks(ledger: Ledger, offsets: Mapping[int, Collection[int]]) -> _Checks:
-    found: dict[HalfId, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    checks: dict[HalfId, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for row in _rows(ledger, _CHECKS):
         if row["offset"] in offsets.get(row["queue"], ()):
-            times, numbers = found[HalfId(row["queue"], row["offset"])]
+            times, numbers = checks[HalfId(row["queue"], row["offset"])]
             times.append(row["sent_ms"])
             numbers.append(row["checks"])
-    return found
+    return checks
 
 
 def _take(
     row: Mapping[str, Any], queue: QueueHistory, offsets: Collection[int], checks: _Checks
 ) -> None:
-    """Take an op apart: into answers to the last check before them, and what comes by itself."""
+    """Split an op into answers, each to its half's last check before it, and an op of the rest."""
     elements: list[Element] = []
     op = Op(
         TransactionStatus(row["state"]), row["group"], (), row["from_check"], None, row["actor"],
@@ -190,13 +199,13 @@ def _take(
             continue
         element = Element(len(elements), offset, id_)
         times, numbers = checks.get(HalfId(row["queue"], offset), ([], []))
-        place = bisect_right(times, row["stored_ms"])
-        if row["from_check"] and place:
+        sent_before = bisect_right(times, row["stored_ms"])
+        if row["from_check"] and sent_before:
             answer = Answer(
-                row["stored_ms"] - times[place - 1],
+                row["stored_ms"] - times[sent_before - 1],
                 op.about(element._replace(position=0)),
             )
-            queue.answers[offset, numbers[place - 1]].append(answer)
+            queue.answers[CheckId(offset, numbers[sent_before - 1])].append(answer)
         else:
             elements.append(element)
     if elements or not row["offsets"]:  # without any it announces an agent
@@ -211,7 +220,7 @@ def _range(chosen: Filter) -> str:
     for sign, time in ((">=", chosen.since), ("<", chosen.until)):
         if time is not None:
             conditions.append(f"unix_millis(h.stored_at) {sign} {milliseconds(time)}")
-    return "".join(f"AND {one} " for one in conditions)
+    return "".join(f"AND {condition} " for condition in conditions)
 
 
 def _rows(ledger: Ledger, sql: str) -> Iterator[dict[str, Any]]:

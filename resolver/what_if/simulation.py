@@ -23,7 +23,7 @@ from ..protocol import (
     revoked_record,
 )
 from ..resolve.step import Plan, QueueDecisions, StepSettings, ops_to_read, step
-from .history import Answer, QueueHistory, Revoked, StoredOp
+from .history import Answer, CheckId, QueueHistory, Revoked, StoredOp
 
 #: Most records of one batch, beside those of the same moment.
 _MOST_RECORDS = 5_000
@@ -78,9 +78,9 @@ class Simulation:
         self._due_ms: dict[int, int] = {}
         self._now_ms = 0
         self._result = Replayed()
-        #: Time, kind, place in a total order, the offset of a half, the record.
+        #: Time, kind, number of the event, the offset of a half, the record.
         self._events: list[tuple[int, int, int, int, StoredRecord]] = []
-        self._places = 0
+        self._event_count = 0
         self._begin(history)
 
     def run(self) -> Replayed:
@@ -90,7 +90,7 @@ class Simulation:
         return self._result
 
     def _begin(self, history: QueueHistory) -> None:
-        """Plan what came by itself: halves in the order of their offsets, and no op before them."""
+        """Plan halves, ops and revocations by their offsets, and each op behind its halves."""
         stored_at: dict[int, int] = {}
         latest = 0
         for offset, stored_ms, half in history.halves:
@@ -102,14 +102,14 @@ class Simulation:
             self._plan_event(latest, _HALF, _stored(offset, stored_ms, record), offset)
         latest = 0
         records: list[StoredOp | Revoked] = [*history.ops, *history.revoked]
-        for one in sorted(records, key=lambda one: one.offset):
-            latest = max(latest, one.stored_ms)
-            if isinstance(one, Revoked):
-                self._plan_revocation(latest, one.fast_id)
+        for op_record in sorted(records, key=lambda op_record: op_record.offset):
+            latest = max(latest, op_record.stored_ms)
+            if isinstance(op_record, Revoked):
+                self._plan_revocation(latest, op_record.fast_id)
             else:
-                halves = [stored_at[element.offset] for element in one.op.elements]
+                halves = [stored_at[element.offset] for element in op_record.op.elements]
                 latest = max([latest, *halves])
-                self._plan_op(latest, one.stored_ms, one.op)
+                self._plan_op(latest, op_record.stored_ms, op_record.op)
 
     def _plan_op(self, at_ms: int, stored_ms: int, op: Op) -> None:
         record = op.to_record(self._names.op, self._queue)
@@ -120,8 +120,8 @@ class Simulation:
         self._plan_event(at_ms, _REVOKED, _stored(-1, at_ms, record))
 
     def _plan_event(self, at_ms: int, kind: int, record: StoredRecord, offset: int = -1) -> None:
-        heapq.heappush(self._events, (at_ms, kind, self._places, offset, record))
-        self._places += 1
+        heapq.heappush(self._events, (at_ms, kind, self._event_count, offset, record))
+        self._event_count += 1
 
     def _next_ms(self) -> int | None:
         """Return when something happens next; None if nothing does any more."""
@@ -183,7 +183,7 @@ class Simulation:
     def _take(self, decisions: QueueDecisions) -> None:
         result = self._result
         for end in decisions.ended:
-            result.fates[end.at.offset] = Fate(
+            result.fates[end.stored_half.offset] = Fate(
                 end.outcome.value,
                 end.source.value,
                 end.reason.value if end.reason else None,
@@ -191,10 +191,10 @@ class Simulation:
                 end.answered,
             )
         for check in decisions.checks:
-            result.checks[check.at.offset] += 1
-            name = (check.at.offset, check.checks)
-            result.unknown += name not in self._sent
-            for answer in self._answers.get(name, []):
+            result.checks[check.stored_half.offset] += 1
+            check_id = CheckId(check.stored_half.offset, check.checks)
+            result.unknown += check_id not in self._sent
+            for answer in self._answers.get(check_id, []):
                 self._answer(answer)
         for fast_id in decisions.revoke:
             if fast_id not in self._wanted:

@@ -18,37 +18,37 @@ from tests.support.commit import commit
 
 from .backlog import backlog
 from .catalogue import MEASUREMENTS
-from .machine import loop_ms, machine, said
+from .machine import conditions, loop_ms, machine
 from .plain_way import plain_backlog
 from .report import write_report
 from .results import Figures, ResultFile
 from .scale import FULL, QUICK, QUICKLY, Scale
-from .stage import Stage
+from .setup import Setup
 
-#: More of a query's batches than any measurement has, for their times.
+#: Number of batches whose times Spark keeps: more than any measurement has.
 _SPARK = {"spark.sql.streaming.numRecentProgressUpdates": "2000"}
 _COMPARE, _GROWTH = "compare", "growth"
 
 
 def main(arguments: list[str]) -> int:
     """Measure what was asked for, or report what was measured."""
-    given = _arguments(arguments)
+    options = _arguments(arguments)
     try:
-        if given.report:
-            write_report(given.results)
+        if options.report:
+            write_report(options.results)
         else:
-            measure(given.names, _scale(given), given.results)
+            measure(options.names, _scale(options), options.results)
     except TxResolverError as error:
         print(f"bench: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"bench: interrupted; {given.results} keeps what was measured", file=sys.stderr)
+        print(f"bench: interrupted; {options.results} keeps what was measured", file=sys.stderr)
         return 130
     return 0
 
 
 def measure(names: list[str], scale: Scale, path: Path) -> None:
-    """Run the measurements in turn, so many rounds of all; each is kept as soon as it is done."""
+    """Run `scale.rounds` rounds of the measurements; keep each result as soon as it is there."""
     with (
         tempfile.TemporaryDirectory(prefix="txresolver-bench-") as folder,
         Broker(Path(folder) / "broker") as broker,
@@ -57,19 +57,22 @@ def measure(names: list[str], scale: Scale, path: Path) -> None:
         settings = Settings(bootstrap_servers=broker.bootstrap, spark=_SPARK)
         spark = spark_session(settings, "txresolver bench", home=Path(folder))
         stack.callback(spark.stop)
-        stage = Stage(spark, settings, Path(folder))
+        setup = Setup(spark, settings, Path(folder))
         results = ResultFile(path)
         results.begin(
-            shlex.join(["scripts/bench", *sys.argv[1:]]), commit(), machine(), said(settings, scale)
+            shlex.join(["scripts/bench", *sys.argv[1:]]),
+            commit(),
+            machine(),
+            conditions(settings, scale),
         )
         print(f"results go to {path}; warming up", flush=True)
-        backlog(stage, scale.warm_up)
+        backlog(setup, scale.warm_up)
         if "plain" in names:
-            plain_backlog(stage, scale.warm_up, scale.waits[0])
+            plain_backlog(setup, scale.warm_up, scale.waits[0])
         for round_ in range(1, scale.rounds + 1):
-            # Every other round the other way round: what comes after what must not matter.
+            # Reverse every other round: the order of the measurements must not matter.
             for name in names if round_ % 2 else reversed(names):
-                for case, figures in MEASUREMENTS[name].cases(stage, scale):
+                for case, figures in MEASUREMENTS[name].cases(setup, scale):
                     results.add(round_, name, case, {**figures, "loop_ms": loop_ms()})
                     print(f"{round_} {name:>9}, {case}: {_line(figures)}", flush=True)
 
@@ -92,11 +95,11 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help="write docs/records/performance/figures.md from the results' FILE",
     )
-    given = parser.parse_args(arguments)
-    given.names = _named(given.names) or list(QUICKLY if given.quick else _named([_COMPARE]))
-    if unknown := set(given.names) - MEASUREMENTS.keys():
+    options = parser.parse_args(arguments)
+    options.names = _named(options.names) or list(QUICKLY if options.quick else _named([_COMPARE]))
+    if unknown := set(options.names) - MEASUREMENTS.keys():
         parser.error(f"no measurement {', '.join(unknown)}: there are {', '.join(MEASUREMENTS)}")
-    return given
+    return options
 
 
 def _number(written: str) -> int:
@@ -108,14 +111,14 @@ def _number(written: str) -> int:
 def _named(names: list[str]) -> list[str]:
     """Replace the name of a group by those of its measurements."""
     groups = {
-        group: [name for name, one in MEASUREMENTS.items() if one.group == group]
+        group: [name for name, measurement in MEASUREMENTS.items() if measurement.group == group]
         for group in (_COMPARE, _GROWTH)
     }
-    return [one for name in names for one in groups.get(name, [name])]
+    return [measurement for name in names for measurement in groups.get(name, [name])]
 
 
 def _listed() -> str:
-    lines = [f"  {name:10} {one.about}" for name, one in MEASUREMENTS.items()]
+    lines = [f"  {name:10} {measurement.about}" for name, measurement in MEASUREMENTS.items()]
     return "\n".join(
         [
             "measurements:",
@@ -127,14 +130,14 @@ def _listed() -> str:
     )
 
 
-def _scale(given: argparse.Namespace) -> Scale:
-    scale = QUICK if given.quick else FULL
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else FULL
     window = scale.window
     return replace(
         scale,
-        rounds=given.rounds or scale.rounds,
-        transactions=given.transactions or scale.transactions,
-        window=replace(window, seconds=given.seconds or window.seconds),
+        rounds=options.rounds or scale.rounds,
+        transactions=options.transactions or scale.transactions,
+        window=replace(window, seconds=options.seconds or window.seconds),
     )
 
 

@@ -1,7 +1,7 @@
-"""What an audit costs: tables of so many transactions, made by Spark, and the audit of them.
+"""The cost of an audit, of tables that Spark makes.
 
-The tables are what land writes of a load of messages of 512 bytes, ops packed 32 to a record; one
-op in 50 is a rollback.
+The tables are what land writes of a load. A message has 512 bytes, an op ends 32 halves, and one op
+in 50 is a rollback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from resolver.settings import Settings
 from .load import GROUP
 from .processes import Peak, spent, usage
 from .results import Figures, per_million
-from .stage import Stage
+from .setup import Setup
 
 _PACKED = 32
 _ROLLED_BACK_OF = 50
@@ -34,7 +34,7 @@ _ROWS_PER_FILE = 125_000
 
 
 def make_tables(spark: SparkSession, folder: Path, transactions: int, settings: Settings) -> None:
-    """Make the tables of so many transactions, each row as land reads it from its record."""
+    """Make the tables of some transactions, each row as land reads it from its record."""
     names = Names(settings.topic_prefix)
     create_tables(spark, folder, missing_tables(spark, folder))
     halves = _transactions(spark, transactions, settings.queues)
@@ -131,16 +131,16 @@ def _records(
     )
 
 
-def audit_cost(stage: Stage, transactions: int) -> Figures:
-    """Audit tables of so many transactions, which are made before; what it takes, and who takes it.
+def audit_cost(setup: Setup, transactions: int) -> Figures:
+    """Make tables, audit them, and return the time, CPU and memory that the audit took.
 
-    Raises `ResolverError` if it finds what it must not: the tables hold.
+    Raises `ResolverError` if the audit finds a violation: there is none.
     """
-    folder = stage.folder()
-    make_tables(stage.spark, folder, transactions, stage.settings)
+    folder = setup.folder()
+    make_tables(setup.spark, folder, transactions, setup.settings)
     with Peak() as peak:
         started, before = time.monotonic(), usage()
-        report = audited(stage.spark, stage.settings, str(folder), with_topics=False, examples=3)
+        report = audited(setup.spark, setup.settings, str(folder), with_topics=False, examples=3)
         seconds, after = time.monotonic() - started, usage()
     if not report.holds or report.counts["halves"] != transactions:
         raise ResolverError("\n".join(report.lines()))

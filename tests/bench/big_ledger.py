@@ -1,8 +1,8 @@
 """A large ledger, made without Kafka: `python -m tests.bench.big_ledger FOLDER TRANSACTIONS`.
 
-The same number gives the same rows. They are those that land writes, in files of a batch each. Of
-each hundred transactions `KINDS` says what becomes of them: each anomaly is 1 %, spread over all of
-the time. Every end is an op of its own, the worst case.
+The same number gives the same rows. They are those that land writes, in files of a batch each.
+`KINDS` says what becomes of each hundred transactions. Each anomaly is 1 % of them, spread over the
+whole time. Every end is an op of its own, the worst case.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Columns = Mapping[str, Any]
 
 
 def make_ledger(folder: Path, transactions: int, batches: int = _BATCHES) -> None:
-    """Make all tables of so many transactions, a multiple of 4,000."""
+    """Make all tables. The number of transactions is a multiple of 4,000."""
     next_offsets: dict[str, int] = {}
     for table in TABLES:
         _append(folder, table, [_rows(table, {}, 0)])
@@ -67,7 +67,9 @@ def make_ledger(folder: Path, transactions: int, batches: int = _BATCHES) -> Non
                 if name == table.name:
                     begin = next_offsets.get(name, 0)
                     next_offsets[name] = begin + count
-                    parts.append(_rows(table, {**_places(name, begin, count), **columns}, count))
+                    parts.append(
+                        _rows(table, {**_source_columns(name, begin, count), **columns}, count)
+                    )
             _append(folder, table, parts)
 
 
@@ -114,12 +116,12 @@ class _Batch:
         broken = pa.array(self._is("malformed_half"))
         own["group"] = pc.if_else(broken, pa.scalar(None, pa.string()), self.group)
         immunity = pa.array(np.full(len(self.kind), 5), mask=~self._is("late"))
-        place = {"source_topic": "tx.half", "source_partition": own["queue"]}
+        source = {"source_topic": "tx.half", "source_partition": own["queue"]}
         more = {"stored_at": self.stored_ms, "immunity_seconds": immunity}
         body = _body(self.id, '{"order":"', '","total":"9.90","currency":"EUR","lines":[1,2,3]}')
-        where = {**place, "source_offset": own["offset"], "source_timestamp": self.stored_ms}
+        position = {**source, "source_offset": own["offset"], "source_timestamp": self.stored_ms}
         written = {"key": self.group, "value": body, "headers": self._headers()}
-        return "half", {**own, **more, **where, **written}, len(self.kind)
+        return "half", {**own, **more, **position, **written}, len(self.kind)
 
     def _headers(self) -> pa.Array:
         names = ("TRAN_MSG", "UNIQ_KEY", "PGROUP", "REAL_TOPIC", "BORN_TIMESTAMP")
@@ -178,8 +180,8 @@ class _Batch:
     def _checks(self) -> Iterator[tuple[str, Columns, int]]:
         for number in (1, 2, 3):
             chosen = self._is(*[kind for kind, checks in _CHECKS.items() if checks >= number])
-            at = self.stored_ms[chosen] + number * _MINUTE_MS
-            more = {"checks": number, "source_timestamp": at}
+            sent_ms = self.stored_ms[chosen] + number * _MINUTE_MS
+            more = {"checks": number, "source_timestamp": sent_ms}
             yield "check", {**self._of(chosen), **more}, int(chosen.sum())
 
     def _refused(self) -> Iterator[tuple[str, Columns, int]]:
@@ -212,11 +214,11 @@ class _Batch:
             ("undeliverable", "UNDELIVERABLE"),
         ):
             chosen = self._is(kind)
-            at = self.stored_ms[chosen] + 4 * _MINUTE_MS
+            given_up_ms = self.stored_ms[chosen] + 4 * _MINUTE_MS
             more = {"reason": reason, "error": "no such topic", "checks": _CHECKS.get(kind, 0)}
             yield (
                 "discarded",
-                {**self._of(chosen), **more, "source_timestamp": at},
+                {**self._of(chosen), **more, "source_timestamp": given_up_ms},
                 int(chosen.sum()),
             )
 
@@ -225,8 +227,13 @@ class _Batch:
             chosen = self._is(kind)
             own = self._of(chosen)
             own["topic"] = f"{kind}.topic"
-            at = self.stored_ms[chosen] + 2_500
-            more = {"outcome": "COMMIT", "source": "END", "decided_at": at, "source_timestamp": at}
+            parked_ms = self.stored_ms[chosen] + 2_500
+            more = {
+                "outcome": "COMMIT",
+                "source": "END",
+                "decided_at": parked_ms,
+                "source_timestamp": parked_ms,
+            }
             yield "parked", {**own, **more}, int(chosen.sum())
         last = int(self.stored_ms[-1])
         release = {"released_topic": "released.topic", "released_upto": 1 << 40}
@@ -270,9 +277,9 @@ def _body(ids: pa.Array, before: str, after: str) -> pa.Array:
     return pc.binary_join_element_wise(before, ids, after, "")
 
 
-def _places(name: str, begin: int, count: int) -> dict[str, Any]:
-    place = {"source_topic": f"tx.{name}", "source_partition": 0}
-    return {**place, "source_offset": np.arange(begin, begin + count)}
+def _source_columns(name: str, begin: int, count: int) -> dict[str, Any]:
+    source = {"source_topic": f"tx.{name}", "source_partition": 0}
+    return {**source, "source_offset": np.arange(begin, begin + count)}
 
 
 def _rows(table: Table, columns: Columns, count: int) -> pa.Table:
@@ -289,13 +296,13 @@ def _append(folder: Path, table: Table, parts: Sequence[pa.Table]) -> None:
     write_deltalake(folder / table.name, rows, mode="append", partition_by=[PARTITION_COLUMN])
 
 
-def _column(kind: str, given: Any, count: int) -> pa.Array:
+def _column(kind: str, content: Any, count: int) -> pa.Array:
     type_ = ARROW_TYPES[kind]
-    if given is None:
+    if content is None:
         return pa.nulls(count, type_)
-    if isinstance(given, (str, int, bool)):
-        return pa.repeat(pa.scalar(given, type_), count)
-    values = given if isinstance(given, pa.Array) else pa.array(given)
+    if isinstance(content, (str, int, bool)):
+        return pa.repeat(pa.scalar(content, type_), count)
+    values = content if isinstance(content, pa.Array) else pa.array(content)
     if kind == "timestamp":
         return values.cast(pa.timestamp("ms", "UTC")).cast(type_)
     return values.cast(type_)

@@ -17,129 +17,129 @@ from .ledger import ledger_cost
 from .limit import librdkafka, spark_copy
 from .plain_way import plain_at_rate, plain_backlog
 from .producing import producer_alone
-from .results import Found
+from .results import CaseFigures
 from .rocketmq import rocketmq
 from .scale import Scale
-from .stage import Stage
+from .setup import Setup
 from .start import starts
 
 _OURS, _HISTORIES = "txresolver", 4_000
 _STARTS = 10
 
 
-def _rocketmq(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _rocketmq(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
     for body in scale.bodies:
-        # New each time: long after its last transaction a broker of it still takes a core.
-        with rocketmq(stage.folder()) as peer:
+        # Start a new broker each time: one takes a core until long after its last transaction.
+        with rocketmq(setup.folder()) as peer:
             figures = peer.transactions(body, warm_up, seconds)
         yield f"{body:,} bytes", figures
 
 
-def _sustained(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _sustained(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for body in scale.bodies:
         best = 0.0
         for form in scale.forms:
-            found = sustained(stage, scale.window, form, body)
-            best = max(best, found["per_second"])
-            yield f"{body:,} bytes, {form}", found
-        yield f"{body:,} bytes, at 80 % of it", at_rate(stage, scale.window, int(0.8 * best), body)
+            figures = sustained(setup, scale.window, form, body)
+            best = max(best, figures["per_second"])
+            yield f"{body:,} bytes, {form}", figures
+        yield f"{body:,} bytes, at 80 % of it", at_rate(setup, scale.window, int(0.8 * best), body)
 
 
-def _latency(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _latency(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for rate in scale.rates:
-        yield f"{rate:,}/s", at_rate(stage, scale.window, rate)
+        yield f"{rate:,}/s", at_rate(setup, scale.window, rate)
 
 
-def _fast(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _fast(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for rate in scale.rates:
-        yield f"{rate:,}/s", at_rate(stage, scale.window, rate, fast=True)
+        yield f"{rate:,}/s", at_rate(setup, scale.window, rate, fast=True)
     body = scale.bodies[0]
     for form in scale.forms:
-        yield f"{body:,} bytes, {form}", sustained(stage, scale.window, form, body, fast=True)
+        yield f"{body:,} bytes, {form}", sustained(setup, scale.window, form, body, fast=True)
 
 
-def _client(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _client(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for form in ("thread", "threads", "asyncio", "bulk"):
-        yield f"{_OURS}, {form}", producer_alone(stage, form, scale.window.seconds)
+        yield f"{_OURS}, {form}", producer_alone(setup, form, scale.window.seconds)
     warm_up, seconds = int(scale.rocketmq.warm_up), int(scale.rocketmq.seconds)
     for form, threads in (("thread", 1), ("threads", 32)):
-        with rocketmq(stage.folder()) as peer:
+        with rocketmq(setup.folder()) as peer:
             figures = peer.producer_alone(threads, warm_up, seconds)
         yield f"RocketMQ, {form}", figures
 
 
-def _backlog(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield _OURS, backlog(stage, scale.transactions)
+def _backlog(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield _OURS, backlog(setup, scale.transactions)
 
 
-def _plain(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _plain(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for wait in scale.waits:
-        yield f"{wait} s, backlog", plain_backlog(stage, scale.transactions, wait)
-        yield f"{wait} s, 200/s", plain_at_rate(stage, scale.window, 200, wait)
+        yield f"{wait} s, backlog", plain_backlog(setup, scale.transactions, wait)
+        yield f"{wait} s, 200/s", plain_at_rate(setup, scale.window, 200, wait)
 
 
-def _ends(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield _OURS, ends_resolved(stage, _HISTORIES)
+def _ends(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield _OURS, ends_resolved(setup, _HISTORIES)
     for wait in scale.waits:
-        yield f"plain join, {wait} s", ends_joined(stage, _HISTORIES, wait)
+        yield f"plain join, {wait} s", ends_joined(setup, _HISTORIES, wait)
 
 
-def _limit(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "Spark's copy", spark_copy(stage, scale.transactions)
-    yield "librdkafka", librdkafka(stage, scale.transactions)
+def _limit(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "Spark's copy", spark_copy(setup, scale.transactions)
+    yield "librdkafka", librdkafka(setup, scale.transactions)
 
 
-def _checks(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "on idle topics", idle_checks(stage, 100)
+def _checks(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "on idle topics", idle_checks(setup, 100)
 
 
-def _leaderless(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "200/s to all others", leaderless(stage, scale.window.warm_up)
+def _leaderless(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "200/s to all others", leaderless(setup, scale.window.warm_up)
 
 
-def _idle(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "txresolver up", idle_cpu(stage.folder(), scale.window.seconds)
+def _idle(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "txresolver up", idle_cpu(setup.folder(), scale.window.seconds)
 
 
-def _asleep(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "39 pending", asleep_cpu(stage.folder(), 39)
+def _asleep(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "39 pending", asleep_cpu(setup.folder(), 39)
 
 
-def _start(stage: Stage, scale: Scale) -> Iterator[Found]:
-    return starts(stage.folder(), _STARTS)
+def _start(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    return starts(setup.folder(), _STARTS)
 
 
-def _settled(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _settled(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     sizes = (100_000, 1_000_000, 10_000_000)
-    return with_settled(stage, sizes, scale.transactions // 2, scale.window.seconds)
+    return with_settled(setup, sizes, scale.transactions // 2, scale.window.seconds)
 
 
-def _pending(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _pending(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     sizes = (100, 10_000, 1_000_000)
-    return with_pending(stage, sizes, scale.transactions // 2, scale.window.seconds)
+    return with_pending(setup, sizes, scale.transactions // 2, scale.window.seconds)
 
 
-def _held(stage: Stage, scale: Scale) -> Iterator[Found]:
-    yield "1,000,000 pending", held_checks(stage, 1_000_000, lead=180, seconds=60)
+def _held(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    yield "1,000,000 pending", held_checks(setup, 1_000_000, lead=180, seconds=60)
 
 
-def _queues(stage: Stage, scale: Scale) -> Iterator[Found]:
-    return with_queues(stage, (1, 4, 16), scale.transactions // 2, scale.window.seconds)
+def _queues(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    return with_queues(setup, (1, 4, 16), scale.transactions // 2, scale.window.seconds)
 
 
-def _bodies(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _bodies(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     sizes = (128, 512, 2_048, 16_384)
-    return with_bodies(stage, sizes, scale.transactions // 2, scale.window.seconds)
+    return with_bodies(setup, sizes, scale.transactions // 2, scale.window.seconds)
 
 
-def _audit(stage: Stage, scale: Scale) -> Iterator[Found]:
+def _audit(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
     for transactions in (1_000_000, 10_000_000):
-        yield f"{transactions:,}", audit_cost(stage, transactions)
+        yield f"{transactions:,}", audit_cost(setup, transactions)
 
 
-def _ledger(stage: Stage, scale: Scale) -> Iterator[Found]:
-    return ledger_cost(stage)
+def _ledger(setup: Setup, scale: Scale) -> Iterator[CaseFigures]:
+    return ledger_cost(setup)
 
 
 class Measurement(NamedTuple):
@@ -147,7 +147,7 @@ class Measurement(NamedTuple):
 
     group: str
     about: str
-    cases: Callable[[Stage, Scale], Iterator[Found]]
+    cases: Callable[[Setup, Scale], Iterator[CaseFigures]]
 
 
 MEASUREMENTS = {

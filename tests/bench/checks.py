@@ -15,11 +15,11 @@ from .growth import LIVE_RATE
 from .load import GROUP
 from .processes import Peak
 from .results import Figures
-from .sent_log import Ledger
-from .stage import Stage, Topics, await_batch, await_delivered, load, watch
+from .sent_log import SentLog
+from .setup import Setup, Topics, await_batch, await_delivered, load, watch
 
 _IDLE_TIMEOUT_MS = 3_000
-#: Few enough that each is a case of its own.
+#: Halves a second: few enough that each check is a case of its own.
 _IDLE_RATE = 5
 #: Checks that fall due each second, of those that are held.
 _DUE_RATE = 1_000
@@ -28,32 +28,35 @@ _INTERVAL_MS = 3_600_000
 _MARGIN_SECONDS = 5.0
 
 
-def idle_checks(stage: Stage, halves: int) -> Figures:
+def idle_checks(setup: Setup, halves: int) -> Figures:
     """Halves without an op, nothing else: how long after its time each check is visible."""
-    with stage.topics(transaction_timeout_ms=_IDLE_TIMEOUT_MS) as topics:
-        ledger = Ledger(topics.home / "due", halves)
-        with stage.resolving(topics) as job, watch(topics, ledger, topics.names.check(GROUP)) as w:
+    with setup.topics(transaction_timeout_ms=_IDLE_TIMEOUT_MS) as topics:
+        sent_log = SentLog(topics.home / "due", halves)
+        with (
+            setup.resolving(topics) as job,
+            watch(topics, sent_log, topics.names.check(GROUP)) as watcher,
+        ):
             await_batch(job)
-            options = {"no_ops": True, "ledger": ledger.path, "capacity": halves}
+            options = {"no_ops": True, "sent_log": sent_log.path, "capacity": halves}
             options |= {"rate": _IDLE_RATE, "timeout_ms": _IDLE_TIMEOUT_MS}
             with load(topics, halves, **options) as loading:
                 loading.result()
-            await_delivered(ledger, halves, w)
-        return lateness(ledger, 1.0, float("inf"))  # all that were stored
+            await_delivered(sent_log, halves, watcher)
+        return lateness(sent_log, 1.0, float("inf"))  # all that were stored
 
 
-def held_checks(stage: Stage, pending: int, lead: float, seconds: float) -> Figures:
-    """So many pending; `lead` seconds after the first 1,000 checks fall due each second."""
-    with stage.topics(transaction_check_interval_ms=_INTERVAL_MS) as topics:
-        ledger = Ledger(topics.home / "due", pending)
+def held_checks(setup: Setup, pending: int, lead: float, seconds: float) -> Figures:
+    """Hold `pending` halves; `lead` seconds later 1,000 of their checks fall due each second."""
+    with setup.topics(transaction_check_interval_ms=_INTERVAL_MS) as topics:
+        sent_log = SentLog(topics.home / "due", pending)
         with (
-            stage.resolving(topics) as job,
-            watch(topics, ledger, topics.names.check(GROUP)),
+            setup.resolving(topics) as job,
+            watch(topics, sent_log, topics.names.check(GROUP)),
             Peak() as peak,
         ):
             await_batch(job)
             due_at = time.time() + lead
-            _store_halves(topics, ledger, due_at)
+            _store_halves(topics, sent_log, due_at)
             progress.await_read(job, progress.ends_of(topics))
             filled_by = time.time()
             held = _held(job, topics, due_at - filled_by - _MARGIN_SECONDS)
@@ -66,15 +69,15 @@ def held_checks(stage: Stage, pending: int, lead: float, seconds: float) -> Figu
             "filled_per_second": pending / (filled_by - due_at + lead),
             **{f"held_{name}": figure for name, figure in held.items()},
             **checking,
-            **lateness(ledger, due_at, due_at + seconds - _MARGIN_SECONDS),
+            **lateness(sent_log, due_at, due_at + seconds - _MARGIN_SECONDS),
             **memory,
             "memory_mb": peak.memory,
         }
 
 
-def _store_halves(topics: Topics, ledger: Ledger, due_at: float) -> None:
-    options = {"no_ops": True, "ledger": ledger.path, "capacity": ledger.count}
-    with load(topics, ledger.count, due_at=due_at, due_rate=_DUE_RATE, **options) as loading:
+def _store_halves(topics: Topics, sent_log: SentLog, due_at: float) -> None:
+    options = {"no_ops": True, "sent_log": sent_log.path, "capacity": sent_log.count}
+    with load(topics, sent_log.count, due_at=due_at, due_rate=_DUE_RATE, **options) as loading:
         loading.result()
 
 
@@ -88,13 +91,13 @@ def _held(job: Resolve, topics: Topics, seconds: float) -> dict[str, float]:
     return progress.batch_figures(job.query, after=before)
 
 
-def lateness(ledger: Ledger, begin: float, end: float) -> dict[str, float]:
+def lateness(sent_log: SentLog, begin: float, end: float) -> dict[str, float]:
     """Return how late the checks were that fell due in a time, in ms, and how many are missing.
 
     A missing one is late without end: it counts in each quantile.
     """
-    due = (ledger.since >= begin) & (ledger.since < end)
-    seen = ledger.visible[due] > 0
-    late = np.where(seen, ledger.visible[due] - ledger.since[due], np.inf)
+    due = (sent_log.since >= begin) & (sent_log.since < end)
+    seen = sent_log.visible[due] > 0
+    late = np.where(seen, sent_log.visible[due] - sent_log.since[due], np.inf)
     checks, missing = int(seen.sum()), int((~seen).sum())
     return {"checks": checks, "missing": missing, **latency_figures(np.sort(late))}

@@ -66,8 +66,8 @@ class Meter:
     """Counts the calls that begin and end within the time that is measured."""
 
     def __init__(self, seconds: float) -> None:
-        self._from = time.perf_counter() + _WARM_UP_SECONDS
-        self._to = self._from + seconds
+        self._begins_at = time.perf_counter() + _WARM_UP_SECONDS
+        self._ends_at = self._begins_at + seconds
         self._seconds = seconds
         self._round_trips: list[float] = []
         self._cpu_seconds = 0.0
@@ -75,11 +75,11 @@ class Meter:
         self._watching.start()
 
     def goes_on(self) -> bool:
-        return time.perf_counter() < self._to
+        return time.perf_counter() < self._ends_at
 
     def add(self, started: float) -> None:
         now = time.perf_counter()
-        if self._from <= started and now < self._to:
+        if self._begins_at <= started and now < self._ends_at:
             self._round_trips.append(now - started)
 
     def figures(self, messages_a_call: int) -> dict[str, float]:
@@ -95,14 +95,14 @@ class Meter:
         }
 
     def _watch_cpu(self) -> None:
-        time.sleep(self._from - time.perf_counter())
+        time.sleep(self._begins_at - time.perf_counter())
         before = time.process_time()
-        time.sleep(self._to - time.perf_counter())
+        time.sleep(self._ends_at - time.perf_counter())
         self._cpu_seconds = time.process_time() - before
 
 
 def by_threads(send: Callable[[], object], threads: int, meter: Meter) -> None:
-    """Send from so many threads."""
+    """Send from several threads."""
 
     def work() -> None:
         while meter.goes_on():
@@ -122,7 +122,7 @@ Make = Callable[[], Message]
 
 
 async def by_tasks(where: dict[str, Any], make: Make, tasks: int, meter: Meter) -> None:
-    """Send from so many tasks of one event loop."""
+    """Send from several tasks of one event loop."""
     async with AsyncTransactionProducer(listener=AsyncCommits(), **where) as producer:
 
         async def work() -> None:
@@ -155,7 +155,7 @@ def measure(
 
 
 def maker(topic: str, body_bytes: int, keys: int) -> Make:
-    """Return what makes messages; of so many keys in turn, or without a key for 0."""
+    """Return the maker of messages, of some keys in turn; 0: without a key."""
     body, headers = b"x" * body_bytes, [("source", b"bench")]
     if not keys:
         return itertools.repeat(Message(topic, body, headers=headers)).__next__
@@ -176,20 +176,20 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=0, help="different keys; 0 for no key")
     parser.add_argument("--fast", action="store_true", help="fast commits")
     parser.add_argument("--wait", action="store_true", help="wait for each commit: thread(s) only")
-    given = parser.parse_args()
+    options = parser.parse_args()
     where = {
         "group": GROUP,
-        "bootstrap_servers": given.bootstrap_servers,
-        "topic_prefix": given.prefix,
+        "bootstrap_servers": options.bootstrap_servers,
+        "topic_prefix": options.prefix,
         "checks_elsewhere": True,
-        "fast": given.fast,
+        "fast": options.fast,
     }
-    width = given.width or _WIDTHS[given.form]
-    meter = Meter(given.seconds)
-    make = maker(given.topic, given.body_bytes, given.keys)
-    measure(given.form, where, make, width, meter, given.wait)
-    figures = meter.figures(width if given.form == "bulk" else 1)
-    print(json.dumps({"form": given.form, "width": width, **figures}))
+    width = options.width or _WIDTHS[options.form]
+    meter = Meter(options.seconds)
+    make = maker(options.topic, options.body_bytes, options.keys)
+    measure(options.form, where, make, width, meter, options.wait)
+    figures = meter.figures(width if options.form == "bulk" else 1)
+    print(json.dumps({"form": options.form, "width": width, **figures}))
 
 
 if __name__ == "__main__":

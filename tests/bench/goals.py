@@ -95,18 +95,18 @@ GOALS = (
 
 def goals(results: Results) -> Iterator[str]:
     """Yield a table of all goals that anything was measured of."""
-    measured = [(goal, found) for goal in GOALS if (found := goal.measured(results))]
+    measured = [(goal, spread) for goal in GOALS if (spread := goal.measured(results))]
     if not measured:
         return
     yield from ("### Goals", "", "Ratios are those of the rounds.", "")
     yield from ("| | goal | measured | |", "| --- | ---: | ---: | --- |")
-    for goal, found in measured:
+    for goal, spread in measured:
         sign = "≥" if goal.at_least else "≤"
-        median, least, most = (_written(figure) for figure in found[:3])
-        spread = "" if found.rounds == 1 else f" ({least} to {most})"
-        said = "reached" if goal.is_reached(found.median) else "**missed**"
+        median, least, most = (_written(figure) for figure in spread[:3])
+        extremes = "" if spread.rounds == 1 else f" ({least} to {most})"
+        verdict = "reached" if goal.is_reached(spread.median) else "**missed**"
         goal_is = f"{sign} {_written(goal.limit)}{goal.unit}"
-        yield f"| {goal.what} | {goal_is} | {median}{spread}{goal.unit} | {said} |"
+        yield f"| {goal.what} | {goal_is} | {median}{extremes}{goal.unit} | {verdict} |"
     yield ""
 
 

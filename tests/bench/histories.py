@@ -13,12 +13,12 @@ from resolver.protocol import Element, Half, Op, TransactionStatus
 
 from .load import GROUP, bare_producer, produce
 from .results import Figures
-from .sent_log import Ledger, body_of
-from .stage import Topics, await_delivered, watch
+from .sent_log import SentLog, body_of
+from .setup import Topics, await_delivered, watch
 
 _COMMIT, _ROLLBACK = TransactionStatus.COMMIT_MESSAGE, TransactionStatus.ROLLBACK_MESSAGE
-#: How long after its half the first end comes, how long after the first a second one, and how long
-#: after its half a late one: later than the resolver's time-out.
+#: Seconds from a half to its first end, from that to a second end, and from a half to a late end.
+#: The last is more than the resolver's time-out.
 _SOON, _AGAIN, _LATE = 0.05, 0.5, 10.0
 #: The ends of a transaction, by its number modulo the length: when, and which.
 _ENDS: list[tuple[tuple[float, TransactionStatus], ...]] = [
@@ -88,16 +88,16 @@ class Histories:
 
 def outcome_figures(topics: Topics, count: int) -> Figures:
     """Read what was delivered, and count where it differs from what the first ends say."""
-    ledger = Ledger(topics.home / "delivered", count)
+    sent_log = SentLog(topics.home / "delivered", count)
     committed = [number for number in range(count) if is_committed(number)]
-    with watch(topics, ledger) as watcher:
+    with watch(topics, sent_log) as watcher:
         # What is wrongly there is not known beforehand: read until there is no more.
-        await_delivered(ledger, count, watcher, quiet_seconds=3.0)
-    seen = ledger.seen
+        await_delivered(sent_log, count, watcher, quiet_seconds=3.0)
+    seen = sent_log.seen
     return {
         "transactions": count,
         "committed": len(committed),
         "lost": sum(1 for number in committed if not seen[number]),
-        "doubled": ledger.doubled(),
+        "doubled": sent_log.doubled(),
         "wrongly_delivered": int((seen > 0).sum()) - sum(1 for n in committed if seen[n]),
     }

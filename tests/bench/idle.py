@@ -31,7 +31,7 @@ _ROUND_SECONDS = 600.0
 
 
 def asleep_cpu(home: Path, pending: int) -> Figures:
-    """Return the same with so many pending, when their checks are as rare as they become."""
+    """Measure the same with pending halves, once their checks are 10 minutes apart."""
     return idle_cpu(home, _ROUND_SECONDS, pending)
 
 
@@ -58,7 +58,7 @@ def idle_cpu(home: Path, seconds: float, pending: int = 0) -> Figures:
     cores = {
         role: used / seconds
         for role, used in spent(before, after).items()
-        if role not in BESIDES  # which has what only stands by meanwhile
+        if role not in BESIDES  # which are no processes of `up`
     }
     return {"cores": sum(cores.values()), "cores_by_process": cores, "memory_mb": after.memory}
 

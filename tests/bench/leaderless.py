@@ -1,4 +1,4 @@
-"""What all others wait for while a real topic has no leader: the one node that has it is away."""
+"""How long all others wait while one real topic has no leader: its only node is away."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.support.second_node import SecondNode, have_kafkas_topics_made
 
 from .arriving import Window, measure
 from .results import Figures
-from .sent_log import Ledger
-from .stage import Stage, await_batch, await_delivered, send, watch
+from .sent_log import SentLog
+from .setup import Setup, await_batch, await_delivered, send, watch
 
 #: Seconds without a leader.
 _AWAY_SECONDS = 90.0
@@ -21,23 +21,23 @@ _RATE, _RATE_OF_PARKED = 200, 20
 _RELEASE_SECONDS = 120.0
 
 
-def leaderless(stage: Stage, warm_up: float) -> Figures:
+def leaderless(setup: Setup, warm_up: float) -> Figures:
     """Return the others' latency while a topic has no leader, and what became of its messages."""
     window = Window(warm_up, _AWAY_SECONDS)
-    home = stage.folder()
+    home = setup.folder()
     with Broker(home) as broker:
         have_kafkas_topics_made(broker)
-        settings = replace(stage.settings, bootstrap_servers=broker.bootstrap)
-        with Stage(stage.spark, settings, home).topics() as topics:
+        settings = replace(setup.settings, bootstrap_servers=broker.bootstrap)
+        with Setup(setup.spark, settings, home).topics() as topics:
             second = SecondNode(broker, home / "second")
             second.start()  # after the topics are made, so that it has none of them
             try:
                 sick = topics._replace(real=f"sick-{uuid.uuid4().hex[:8]}")
                 second.make_topic(sick.real)
-                with stage.resolving(topics) as job:
+                with setup.resolving(topics) as job:
                     await_batch(job)
-                    others = Ledger(topics.home / "others", window.room(_RATE))
-                    parked = Ledger(topics.home / "parked", window.room(_RATE_OF_PARKED))
+                    others = SentLog(topics.home / "others", window.room(_RATE))
+                    parked = SentLog(topics.home / "parked", window.room(_RATE_OF_PARKED))
                     with (
                         watch(sick, parked) as watcher,
                         send(sick, parked, form="threads", rate=_RATE_OF_PARKED) as sender,

@@ -16,21 +16,21 @@ from resolver.errors import ResolverError
 from resolver.views import HalfId, Ledger
 
 from .big_ledger import make_ledger
-from .results import Figures, Found
-from .stage import Stage
+from .results import CaseFigures, Figures
+from .setup import Setup
 
 _TRANSACTIONS = 10_000_000
 _MEGABYTE = 1 << 10  # of the kernel's kilobytes
 
 
-def ledger_cost(stage: Stage, transactions: int = _TRANSACTIONS) -> Iterator[Found]:
+def ledger_cost(setup: Setup, transactions: int = _TRANSACTIONS) -> Iterator[CaseFigures]:
     """Make a ledger, then ask."""
-    home = stage.folder()
+    home = setup.folder()
     make_ledger(home / "tables", transactions)
     yield from questions(home, transactions)
 
 
-def questions(home: Path, transactions: int) -> Iterator[Found]:
+def questions(home: Path, transactions: int) -> Iterator[CaseFigures]:
     """Ask each question cold, then warm; `--at` asks for the present as a moment of the past."""
     for name, arguments in _questions(home, transactions).items():
         _drop_from_cache(home)

@@ -15,7 +15,7 @@ from .load import GROUP, bare_producer, produce
 from .native import native_settings
 from .results import Figures
 from .sent_log import body_of
-from .stage import Stage, Topics, load
+from .setup import Setup, Topics, load
 from .watch import consumer_of
 
 _LOOK_SECONDS = 0.02
@@ -23,14 +23,14 @@ _FETCHED = 10_000
 _QUIET_SECONDS = 10.0
 
 
-def spark_copy(stage: Stage, records: int, body_bytes: int = 512) -> Figures:
+def spark_copy(setup: Setup, records: int, body_bytes: int = 512) -> Figures:
     """Spark's Kafka source to its Kafka sink, at least once, nothing in between."""
-    with stage.topics() as topics:
+    with setup.topics() as topics:
         with load(topics, records, body_bytes=body_bytes, no_ops=True) as loading:
             loading.result()
         ends = {topics.names.half: progress.ends_of(topics)[topics.names.half]}
-        with native_settings(stage):
-            query = _copy(stage, topics)
+        with native_settings(setup):
+            query = _copy(setup, topics)
         try:
             started = time.monotonic()
             progress.await_joined(query, ends)
@@ -40,9 +40,9 @@ def spark_copy(stage: Stage, records: int, body_bytes: int = 512) -> Figures:
     return {"records": records, "per_second": records / seconds}
 
 
-def librdkafka(stage: Stage, records: int, body_bytes: int = 512) -> Figures:
+def librdkafka(setup: Setup, records: int, body_bytes: int = 512) -> Figures:
     """A bare librdkafka producer (acks=all, idempotent) and consumer, from Python."""
-    with stage.topics() as topics:
+    with setup.topics() as topics:
         producing = _produce(topics, records, body_bytes)
         consuming = _consume(topics, records)
     return {
@@ -52,7 +52,7 @@ def librdkafka(stage: Stage, records: int, body_bytes: int = 512) -> Figures:
     }
 
 
-def _copy(stage: Stage, topics: Topics) -> StreamingQuery:
+def _copy(setup: Setup, topics: Topics) -> StreamingQuery:
     settings = topics.settings
     options = {
         **spark_kafka_options(settings),
@@ -62,7 +62,7 @@ def _copy(stage: Stage, topics: Topics) -> StreamingQuery:
         "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
     }
     return (
-        stage.spark.readStream.format("kafka")
+        setup.spark.readStream.format("kafka")
         .options(**options)
         .load()
         .select("key", "value", "headers")
@@ -94,8 +94,8 @@ def _consume(topics: Topics, records: int) -> float:
     read = 0
     while read < records:
         messages = consumer.consume(_FETCHED, _LOOK_SECONDS)
-        found = sum(message.error() is None for message in messages)
-        read, last = read + found, time.monotonic() if found else last
+        count = sum(message.error() is None for message in messages)
+        read, last = read + count, time.monotonic() if count else last
         if time.monotonic() - last > _QUIET_SECONDS:
             raise ResolverError(f"librdkafka read {read} of {records} records")
     seconds = time.monotonic() - started

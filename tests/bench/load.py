@@ -2,7 +2,7 @@
 
 python -m tests.bench.load --bootstrap-servers H --prefix P --topic T --queues Q --count N
                               [--first N] [--rate R] [--body-bytes B] [--no-ops]
-                              [--due-at SECONDS --due-rate R] [--ledger FILE --capacity N]
+                              [--due-at SECONDS --due-rate R] [--sent-log FILE --capacity N]
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from confluent_kafka import Message, Producer
 
 from resolver.protocol import Element, Half, Names, Op, Record, TransactionStatus
 
-from .sent_log import Ledger, body_of
+from .sent_log import SentLog, body_of
 
 #: The producer group of every load.
 GROUP = "bench"
 #: Halves of one queue in an op, as `TransactionProducer` packs them under load.
 PACKED = 32
 _TICK_SECONDS = 0.01
-#: Halves sent before ops are again: under a backlog too, an op is not far behind its half.
+#: Most halves before ops are sent again: in a backlog too, an op is not far behind its half.
 _SLICE = 1_000
 
 
 class Load:
     """Sends halves, and an op for those that are stored."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self._given = given
-        self._names = Names(given.prefix)
-        self._stored: list[deque[Element]] = [deque() for _ in range(given.queues)]
-        self._ledger = Ledger(given.ledger, given.capacity) if given.ledger else None
-        self._producer = bare_producer(given.bootstrap_servers)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._names = Names(options.prefix)
+        self._stored: list[deque[Element]] = [deque() for _ in range(options.queues)]
+        self._sent_log = SentLog(options.sent_log, options.capacity) if options.sent_log else None
+        self._producer = bare_producer(options.bootstrap_servers)
 
     def run(self) -> None:
         """Send the transactions, at most `rate` a second."""
-        first, count, rate = self._given.first, self._given.count, self._given.rate
+        first, count, rate = self._options.first, self._options.count, self._options.rate
         started = time.monotonic()
         sent = 0
         while sent < count:
@@ -59,16 +59,16 @@ class Load:
         self._producer.flush()
 
     def _send_half(self, number: int) -> None:
-        queue = number % self._given.queues
+        queue = number % self._options.queues
         transaction_id = str(uuid.uuid4())
         immunity = self._immunity(number)
         half = Half(
             transaction_id,
             GROUP,
-            self._given.topic,
+            self._options.topic,
             time.time_ns() // 1_000_000,
             None,
-            body_of(number, self._given.body_bytes),
+            body_of(number, self._options.body_bytes),
             [("source", b"b")],
             immunity_seconds=immunity,
         )
@@ -76,23 +76,23 @@ class Load:
         def stored(error: Any, message: Message) -> None:
             if error is not None:
                 raise RuntimeError(f"a half was not stored: {error}")
-            if not self._given.no_ops:
+            if not self._options.no_ops:
                 self._stored[queue].append(Element(0, message.offset() or 0, transaction_id))
-            elif self._ledger is not None:
-                wait = immunity or self._given.timeout_ms / 1_000
-                self._ledger.since[number] = message.timestamp()[1] / 1_000 + wait
+            elif self._sent_log is not None:
+                wait = immunity or self._options.timeout_ms / 1_000
+                self._sent_log.since[number] = message.timestamp()[1] / 1_000 + wait
 
         produce(self._producer, half.to_record(self._names.half, queue), stored)
 
     def _immunity(self, number: int) -> int | None:
         """Return whole seconds such that checks fall due at `due-rate` from `due-at` on."""
-        if self._given.due_at is None:
+        if self._options.due_at is None:
             return None
-        due_at: float = self._given.due_at + number / self._given.due_rate
+        due_at: float = self._options.due_at + number / self._options.due_rate
         return max(1, round(due_at - time.time()))
 
     def _send_ops(self, partly: bool) -> None:
-        """Send ops of 32 halves; `partly` also of the fewer that are left."""
+        """Send ops of 32 halves; with `partly` also ops of fewer."""
         for queue, stored in enumerate(self._stored):
             while len(stored) >= PACKED or (partly and stored):
                 packed = [stored.popleft() for _ in range(min(PACKED, len(stored)))]
@@ -101,7 +101,7 @@ class Load:
 
 
 def bare_producer(bootstrap: str) -> Producer:
-    """Return a librdkafka producer with the promises of `TransactionProducer`'s."""
+    """Return a librdkafka producer with the guarantees of `TransactionProducer`'s."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -145,8 +145,8 @@ def main() -> None:
     parser.add_argument("--timeout-ms", type=int, default=6_000, help="the resolver's, for a check")
     parser.add_argument("--due-at", type=float, help="when the first check shall be due")
     parser.add_argument("--due-rate", type=float, default=1_000, help="checks due in a second")
-    parser.add_argument("--ledger", type=Path, help="where to write when checks are due")
-    parser.add_argument("--capacity", type=int, help="of the ledger")
+    parser.add_argument("--sent-log", type=Path, help="where to write when checks are due")
+    parser.add_argument("--capacity", type=int, help="of the sent log")
     Load(parser.parse_args()).run()
 
 

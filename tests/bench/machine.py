@@ -48,7 +48,7 @@ def loop_ms() -> float:
     return (time.perf_counter() - started) * 1_000
 
 
-def said(settings: Settings, scale: Scale) -> dict[str, str]:
+def conditions(settings: Settings, scale: Scale) -> dict[str, str]:
     """Return what bears on speed, on both sides."""
     return {
         "windows": f"{scale.window.seconds:g} s after {scale.window.warm_up:g} s, RocketMQ's "
@@ -79,10 +79,10 @@ def _cpu_model() -> str:
 
 
 def _java_version() -> str:
-    said = subprocess.run(
+    process = subprocess.run(
         [find_java(), "-version"], capture_output=True, text=True, check=True, timeout=60
     )
-    return said.stderr.splitlines()[0].split('"')[1]
+    return process.stderr.splitlines()[0].split('"')[1]
 
 
 def _pinned(coordinates: str) -> str:

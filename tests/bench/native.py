@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from resolver.resolve.spread import tasks
 from resolver.spark.session import sql_options
 
-from .stage import Stage
+from .setup import Setup
 
-#: Spark's defaults, which our session changes: code that is made for a stage serves such a query,
-#: and a batch without data lets go of what is behind the watermark.
+#: Spark's defaults, which our session changes. Code that is generated for a whole stage makes such
+#: a query faster. A batch without data drops the rows behind the watermark.
 _SETTINGS = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
@@ -19,8 +19,8 @@ _SETTINGS = {
 
 
 @contextmanager
-def native_settings(stage: Stage) -> Iterator[int]:
+def native_settings(setup: Setup) -> Iterator[int]:
     """Let queries that are started inside run with them, on as many tasks as the resolver's."""
-    count = tasks(stage.spark, stage.settings.queues)
-    with sql_options(stage.spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(count)}):
+    count = tasks(setup.spark, setup.settings.queues)
+    with sql_options(setup.spark, {**_SETTINGS, "spark.sql.shuffle.partitions": str(count)}):
         yield count

@@ -26,8 +26,8 @@ def plain_join(
     """Start it: commits go to their topics, halves without an end in time to their check topic.
 
     `wait_seconds` is how long after its half an end still matches, and the delay of both
-    watermarks: what is wide enough to lose nothing also puts off every check, and keeps every row
-    that long. `tasks` read each topic.
+    watermarks. A wait that loses nothing also puts off every check, and keeps every row that long.
+    `tasks` read each topic.
     """
     wait = f"{wait_seconds} seconds"
     halves = _halves(spark, settings).coalesce(tasks).withWatermark("stored_at", wait)
@@ -97,5 +97,5 @@ def _records(spark: SparkSession, settings: Settings, topic: str, most: int) -> 
 
 
 def _header(name: str) -> Column:
-    found = F.filter("headers", lambda header: header["key"] == name)
-    return F.get(found, F.lit(0))["value"].cast("string")
+    named = F.filter("headers", lambda header: header["key"] == name)
+    return F.get(named, F.lit(0))["value"].cast("string")

@@ -15,32 +15,33 @@ from .native import native_settings
 from .plain import plain_join
 from .processes import Peak, spent, usage
 from .results import Figures, per_million
-from .sent_log import Ledger
-from .stage import Stage, Topics, load
+from .sent_log import SentLog
+from .setup import Setup, Topics, load
 
-#: As long as the resolver waits before it asks; and so long that no end of the clean input is late.
+#: Seconds that an end may come after its half: as long as the resolver waits before it asks, and
+#: long enough that no end of the clean input is late.
 NARROW_SECONDS = 6
 WIDE_SECONDS = 600
 
 
 @contextmanager
-def joining(stage: Stage, topics: Topics, wait_seconds: int) -> Iterator[StreamingQuery]:
+def joining(setup: Setup, topics: Topics, wait_seconds: int) -> Iterator[StreamingQuery]:
     """Run the plain join."""
-    with native_settings(stage) as tasks:
-        query = plain_join(stage.spark, topics.settings, topics.checkpoint, wait_seconds, tasks)
+    with native_settings(setup) as tasks:
+        query = plain_join(setup.spark, topics.settings, topics.checkpoint, wait_seconds, tasks)
     try:
         yield query
     finally:
         query.stop()
 
 
-def plain_backlog(stage: Stage, transactions: int, wait_seconds: int) -> Figures:
+def plain_backlog(setup: Setup, transactions: int, wait_seconds: int) -> Figures:
     """The backlog of `backlog`, joined: from the start until the last batch is committed."""
-    with stage.topics() as topics:
+    with setup.topics() as topics:
         with load(topics, transactions) as loading:
             loading.result()
         ends = progress.ends_of(topics)
-        with joining(stage, topics, wait_seconds) as query, Peak() as peak:
+        with joining(setup, topics, wait_seconds) as query, Peak() as peak:
             started, before = time.monotonic(), usage()
             progress.await_joined(query, ends)
             seconds, after = time.monotonic() - started, usage()
@@ -51,21 +52,21 @@ def plain_backlog(stage: Stage, transactions: int, wait_seconds: int) -> Figures
             **figures,
             **per_million(spent(before, after), transactions),
             "memory_mb": peak.memory,
-            **_state(stage, topics),
+            **_state(setup, topics),
             **delivered(topics, transactions),
         }
 
 
-def plain_at_rate(stage: Stage, window: Window, rate: int, wait_seconds: int) -> Figures:
+def plain_at_rate(setup: Setup, window: Window, rate: int, wait_seconds: int) -> Figures:
     """The load of `at_rate`, joined."""
-    with stage.topics() as topics, joining(stage, topics, wait_seconds) as query:
-        ledger = Ledger(topics.home / "sent", window.room(rate))
+    with setup.topics() as topics, joining(setup, topics, wait_seconds) as query:
+        sent_log = SentLog(topics.home / "sent", window.room(rate))
         options = {"form": "threads", "rate": rate}
-        return {"rate": rate, **measure(topics, window, ledger, options, query)}
+        return {"rate": rate, **measure(topics, window, sent_log, options, query)}
 
 
-def _state(stage: Stage, topics: Topics) -> dict[str, float]:
+def _state(setup: Setup, topics: Topics) -> dict[str, float]:
     """Return the rows that the join keeps, by its state as it is in the checkpoint."""
-    reader = stage.spark.read.format("statestore")
+    reader = setup.spark.read.format("statestore")
     sides = [reader.option("joinSide", side).load(topics.checkpoint) for side in ("left", "right")]
     return {"state_rows": sum(side.count() for side in sides)}

@@ -36,19 +36,19 @@ def _throughput(results: Results) -> Figure | None:
 
     Bulk stands apart, paler: RocketMQ's benchmark has nothing like it.
     """
-    found = [
+    bars = [
         (f"{label}, {case}", spread, _BULK if "bulk" in case else color)
         for name, label, color in _PEERS
         for case in results.cases(name)
         if not results.spread(name, case, "rate")  # at 80 % it is no throughput
         if (spread := results.spread(name, case, "per_second"))
     ]
-    if not found:
+    if not bars:
         return None
-    figure = Figure(figsize=(7, 0.4 * len(found) + 1))
+    figure = Figure(figsize=(7, 0.4 * len(bars) + 1))
     axes = figure.add_subplot()
-    labels, spreads, colors = zip(*reversed(found), strict=True)
-    medians = [one.median for one in spreads]
+    labels, spreads, colors = zip(*reversed(bars), strict=True)
+    medians = [spread.median for spread in spreads]
     axes.barh(labels, medians, xerr=_errors(list(spreads)), color=colors)
     axes.set_xlabel("transactions/s, end to end")
     return figure
@@ -79,8 +79,8 @@ def _growth(results: Results) -> Figure | None:
     if not measured:
         return None
     figure = Figure(figsize=(3.2 * len(measured), 3))
-    for at, name in enumerate(measured):
-        axes = figure.add_subplot(1, len(measured), at + 1)
+    for column, name in enumerate(measured):
+        axes = figure.add_subplot(1, len(measured), column + 1)
         cases = [(name, case, _number(case)) for case in results.cases(name)]
         _line(axes, results, cases, "batch_p50_ms", "p50")
         _line(axes, results, cases, "batch_max_ms", "max")
@@ -95,21 +95,21 @@ def _growth(results: Results) -> Figure | None:
 def _line(
     axes: Axes, results: Results, cases: list[tuple[str, str, float]], figure: str, label: str
 ) -> None:
-    found = [
-        (at, spread)
-        for measurement, case, at in cases
+    points = [
+        (x, spread)
+        for measurement, case, x in cases
         if (spread := results.spread(measurement, case, figure))
     ]
-    if found:
-        places, spreads = zip(*found, strict=True)
-        medians = [one.median for one in spreads]
-        axes.errorbar(places, medians, _errors(list(spreads)), label=label, marker="o", capsize=3)
+    if points:
+        xs, spreads = zip(*points, strict=True)
+        medians = [spread.median for spread in spreads]
+        axes.errorbar(xs, medians, _errors(list(spreads)), label=label, marker="o", capsize=3)
 
 
 def _errors(spreads: list[Spread]) -> list[list[float]]:
     return [
-        [one.median - one.least for one in spreads],
-        [one.most - one.median for one in spreads],
+        [spread.median - spread.least for spread in spreads],
+        [spread.most - spread.median for spread in spreads],
     ]
 
 

@@ -6,13 +6,13 @@ import json
 
 from .program import Program
 from .results import Figures
-from .stage import Stage
+from .setup import Setup
 
 
-def producer_alone(stage: Stage, form: str, seconds: float) -> Figures:
+def producer_alone(setup: Setup, form: str, seconds: float) -> Figures:
     """Send in a form, as fast as it goes; no resolver reads it."""
     with (
-        stage.topics() as topics,
+        setup.topics() as topics,
         Program(
             "client",
             bootstrap_servers=topics.settings.bootstrap_servers,
@@ -22,11 +22,11 @@ def producer_alone(stage: Stage, form: str, seconds: float) -> Figures:
             seconds=seconds,
         ) as program,
     ):
-        said = json.loads(program.result())
+        figures = json.loads(program.result())
     return {
-        "per_second": said["transactions_per_second"],
-        "round_trip_mean_ms": said["round_trip_mean_ms"],
-        "round_trip_p50_ms": said["round_trip_p50_ms"],
-        "round_trip_p99_ms": said["round_trip_p99_ms"],
-        "cpu_us": said["cpu_us_per_transaction"],
+        "per_second": figures["transactions_per_second"],
+        "round_trip_mean_ms": figures["round_trip_mean_ms"],
+        "round_trip_p50_ms": figures["round_trip_p50_ms"],
+        "round_trip_p99_ms": figures["round_trip_p99_ms"],
+        "cpu_us": figures["cpu_us_per_transaction"],
     }

@@ -17,10 +17,10 @@ class Program:
     """
 
     def __init__(self, name: str, **options: object) -> None:
-        given = [_option(key, value) for key, value in options.items() if value is not None]
+        arguments = [_option(key, value) for key, value in options.items() if value is not None]
         self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"tests.bench.{name}", *given],
+            [sys.executable, "-m", f"tests.bench.{name}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

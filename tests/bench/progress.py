@@ -11,11 +11,11 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from resolver.errors import ResolverError
-from resolver.kafka.end_offsets import Offsets, all_offsets
+from resolver.kafka.end_offsets import QueueOffsets, all_offsets
 from resolver.resolve.job import Resolve
 
 from .results import Figures
-from .stage import Topics
+from .setup import Topics
 
 _LOOK_SECONDS = 0.1  # to ask costs the driver some milliseconds
 _MEGABYTE = 1 << 20
@@ -23,16 +23,16 @@ _MEGABYTE = 1 << 20
 _PARTS = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
 
 
-def ends_of(topics: Topics) -> Offsets:
+def ends_of(topics: Topics) -> QueueOffsets:
     """Return the end offsets of the half and the op topic, as a query's progress has them."""
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return all_offsets(topics.settings, latest)
 
 
-def has_read(query: StreamingQuery, ends: Offsets) -> bool:
+def has_read(query: StreamingQuery, ends: QueueOffsets) -> bool:
     """Whether a committed batch has read up to these ends."""
     progress = query.lastProgress
-    read: Offsets = {}
+    read: QueueOffsets = {}
     for source in progress.sources if progress else []:
         read |= json.loads(source.endOffset)
     return all(
@@ -42,7 +42,7 @@ def has_read(query: StreamingQuery, ends: Offsets) -> bool:
     )
 
 
-def await_read(job: Resolve, ends: Offsets) -> None:
+def await_read(job: Resolve, ends: QueueOffsets) -> None:
     """Wait until the job has read up to these ends; raises what ended it before."""
     while not has_read(job.query, ends):
         if job.wait(_LOOK_SECONDS):
@@ -50,8 +50,8 @@ def await_read(job: Resolve, ends: Offsets) -> None:
             raise ResolverError("the job ended before it had read all")
 
 
-def await_joined(query: StreamingQuery, ends: Offsets) -> None:
-    """Wait until another query has; raises `ResolverError` if it doesn't get there."""
+def await_joined(query: StreamingQuery, ends: QueueOffsets) -> None:
+    """Wait until a query has read up to these ends; `ResolverError` if it ends before."""
     while not has_read(query, ends):
         if not query.isActive:
             raise ResolverError(f"a query ended before it had read all: {query.exception()}")
@@ -66,18 +66,20 @@ def last_batch(query: StreamingQuery) -> int:
 
 def batch_figures(query: StreamingQuery, after: int) -> Figures:
     """Return how long batches with records took, of those after batch `after`."""
-    batches = [one for one in query.recentProgress if one.batchId > after and one.numInputRows]
-    taken = sorted(one.durationMs["triggerExecution"] for one in batches)
+    batches = [
+        batch for batch in query.recentProgress if batch.batchId > after and batch.numInputRows
+    ]
+    taken = sorted(batch.durationMs["triggerExecution"] for batch in batches)
     if not taken:
         return {}
     return {
         "batches": len(taken),
         "batch_p50_ms": statistics.median(taken),
         "batch_max_ms": taken[-1],
-        "batch_records": statistics.median(_records(one) for one in batches),
+        "batch_records": statistics.median(_records(batch) for batch in batches),
         # A batch that was planned before a restart has not all parts.
         "batch_parts_ms": {
-            part: statistics.median(one.durationMs.get(part, 0) for one in batches)
+            part: statistics.median(batch.durationMs.get(part, 0) for batch in batches)
             for part in _PARTS
         },
     }
@@ -90,12 +92,12 @@ def _records(batch: StreamingQueryProgress) -> int:
 
 def _sum(offsets: str | None) -> int:
     """Return the sum of a source's offsets, which before the first batch are none, or `null`."""
-    read: Offsets = json.loads(offsets or "null") or {}
+    read: QueueOffsets = json.loads(offsets or "null") or {}
     return sum(offset for queues in read.values() for offset in queues.values())
 
 
 def state_memory(query: StreamingQuery) -> dict[str, float]:
     """Return what the query says that its state takes in memory (RocksDB's, or the heap's)."""
     progress = query.lastProgress
-    used = sum(one.memoryUsedBytes for one in progress.stateOperators) if progress else 0
+    used = sum(operator.memoryUsedBytes for operator in progress.stateOperators) if progress else 0
     return {"state_memory_mb": used / _MEGABYTE}

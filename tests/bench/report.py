@@ -36,7 +36,7 @@ def _head(results: Results) -> Iterator[str]:
     """Yield what was run, when, on what and with which settings."""
     for run in results.runs:
         yield f"- `{run['run']}`, {run['at']}, of {run['code']}"
-    yield from ("", f"Machine: {_said(results.machine)}.")
+    yield from ("", f"Machine: {_joined(results.machine)}.")
     yield from _settings(results.settings)
     if loop := results.overall("loop_ms"):
         median, least, most = (f"{figure:,.0f}" for figure in loop[:3])
@@ -44,21 +44,21 @@ def _head(results: Results) -> Iterator[str]:
     yield from ("", "Medians over the rounds; in brackets the least and the most.", "")
 
 
-def _settings(of: Mapping[str, dict[str, str]]) -> Iterator[str]:
+def _settings(by_measurement: Mapping[str, dict[str, str]]) -> Iterator[str]:
     """Yield the settings that all measurements have, then those that only some have."""
-    alike = dict(set.intersection(*(set(settings.items()) for settings in of.values())))
-    first = next(iter(of.values()))
-    yield from ("", f"Settings: {_said({name: first[name] for name in first if name in alike})}.")
-    some: dict[str, list[str]] = {}
-    for measurement, settings in of.items():
+    alike = dict(set.intersection(*(set(settings.items()) for settings in by_measurement.values())))
+    first = next(iter(by_measurement.values()))
+    yield from ("", f"Settings: {_joined({name: first[name] for name in first if name in alike})}.")
+    measurements_of: dict[str, list[str]] = {}
+    for measurement, settings in by_measurement.items():
         others = {name: settings[name] for name in settings if name not in alike}
         if others:
-            some.setdefault(_said(others), []).append(measurement)
-    for said, measurements in some.items():
-        yield from ("", f"And of {', '.join(measurements)}: {said}.")
+            measurements_of.setdefault(_joined(others), []).append(measurement)
+    for text, measurements in measurements_of.items():
+        yield from ("", f"And of {', '.join(measurements)}: {text}.")
 
 
-def _said(pairs: Mapping[str, str]) -> str:
+def _joined(pairs: Mapping[str, str]) -> str:
     return "; ".join(f"{name} {value}" for name, value in pairs.items())
 
 

@@ -15,8 +15,8 @@ from resolver.errors import ResolverError
 Figures = dict[str, Any]
 #: The number of a run in a file, and of its round.
 Round = tuple[int, int]
-#: A case of a measurement, and what was found.
-Found = tuple[str, Figures]
+#: A case of a measurement, and its figures.
+CaseFigures = tuple[str, Figures]
 
 
 def per_million(cpu: Mapping[str, float], transactions: float) -> dict[str, dict[str, float]]:
@@ -63,7 +63,7 @@ class ResultFile:
 
 
 class Spread(NamedTuple):
-    """A figure over so many rounds."""
+    """A figure over some rounds: its median, least and most."""
 
     median: float
     least: float
@@ -77,15 +77,15 @@ class Results:
     def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
         all_ = list(entries)
         self.runs = [entry for entry in all_ if "run" in entry]
-        self._found = list(_of_rounds(all_))
-        if not self.runs or not self._found:
+        self._entries = list(_of_rounds(all_))
+        if not self.runs or not self._entries:
             raise ResolverError("these are no results of scripts/bench: nothing was measured yet")
         self.machine: dict[str, str] = self.runs[0]["machine"]
         if any(run["machine"] != self.machine for run in self.runs):
             raise _unlike("machines")
         #: By measurement.
         self.settings: dict[str, dict[str, str]] = {}
-        for (run, _), entry in self._found:
+        for (run, _), entry in self._entries:
             settings = self.runs[run - 1]["settings"]
             if self.settings.setdefault(entry["measurement"], settings) != settings:
                 raise _unlike(f"settings of {entry['measurement']}")
@@ -104,13 +104,17 @@ class Results:
 
     def cases(self, measurement: str) -> list[str]:
         """Return the cases of a measurement, in their order."""
-        found = (entry["case"] for _, entry in self._found if entry["measurement"] == measurement)
-        return list(dict.fromkeys(found))
+        cases = (entry["case"] for _, entry in self._entries if entry["measurement"] == measurement)
+        return list(dict.fromkeys(cases))
 
     def parts(self, measurement: str, case: str, figure: str) -> list[str]:
         """Return the processes that a figure is given for."""
-        found = (part for one in self._by_round(measurement, case, figure).values() for part in one)
-        return list(dict.fromkeys(found))
+        parts = (
+            part
+            for figures in self._by_round(measurement, case, figure).values()
+            for part in figures
+        )
+        return list(dict.fromkeys(parts))
 
     def spread(
         self, measurement: str, case: str, figure: str, part: str | None = None
@@ -119,26 +123,26 @@ class Results:
 
         A process that only some rounds had has done nothing in the others.
         """
-        found: list[Any] = list(self._by_round(measurement, case, figure).values())
+        figures: list[Any] = list(self._by_round(measurement, case, figure).values())
         if part is not None:
-            had = any(part in one for one in found)
-            found = [one.get(part, 0.0) for one in found] if had else []
-        return _spread(found)
+            had = any(part in by_part for by_part in figures)
+            figures = [by_part.get(part, 0.0) for by_part in figures] if had else []
+        return _spread(figures)
 
     def overall(self, figure: str) -> Spread | None:
         """Return a figure over all cases of all rounds that have it."""
-        figures = [entry["figures"] for _, entry in self._found]
-        return _spread([one[figure] for one in figures if figure in one])
+        figures = [entry["figures"] for _, entry in self._entries]
+        return _spread([of_case[figure] for of_case in figures if figure in of_case])
 
     def ratio(self, over: tuple[str, str, str], under: tuple[str, str, str]) -> Spread | None:
         """Return the ratio of two figures (measurement, case, figure), round by round."""
         overs, unders = self._by_round(*over), self._by_round(*under)
-        return _spread([overs[at] / unders[at] for at in overs if at in unders])
+        return _spread([overs[round_] / unders[round_] for round_ in overs if round_ in unders])
 
     def _by_round(self, measurement: str, case: str, figure: str) -> dict[Round, Any]:
         return {
-            at: entry["figures"][figure]
-            for at, entry in self._found
+            round_: entry["figures"][figure]
+            for round_, entry in self._entries
             if (entry["measurement"], entry["case"]) == (measurement, case)
             and figure in entry["figures"]
         }
@@ -161,10 +165,10 @@ def _of_rounds(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Round, Ma
             yield (run, entry["round"]), entry
 
 
-def _spread(found: list[float]) -> Spread | None:
-    if not found:
+def _spread(figures: list[float]) -> Spread | None:
+    if not figures:
         return None
-    return Spread(statistics.median(found), min(found), max(found), len(found))
+    return Spread(statistics.median(figures), min(figures), max(figures), len(figures))
 
 
 def _now() -> str:

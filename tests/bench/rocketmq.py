@@ -29,11 +29,11 @@ _OPENED = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 _EXAMPLES = "org.apache.rocketmq.example.benchmark"
-#: Made by its broker when it is first met, with a few queues. That of its benchmark's own name has
-#: 1,024, from which a consumer takes its messages one by one.
+#: Topic that its broker makes at the first message, with a few queues. The benchmark's own topic
+#: has 1,024, and a consumer takes their messages one by one.
 _TOPIC = "bench"
 _THREADS = 32
-#: It says what it did in the last ten seconds, however often it does.
+#: Seconds between two reports. A report is of the last ten seconds, whatever the interval is.
 _INTERVAL_SECONDS = 10
 _STARTUP_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
@@ -44,8 +44,8 @@ _FAILED = re.compile(r"Send Failed:\s*(\d+)")
 _CONSUMED = re.compile(r"Consume TPS:\s*(\d+).*?AVG\(B2C\) RT\(ms\):\s*([\d.]+)")
 
 
-class Said(NamedTuple):
-    """What its programs say in an interval: transactions a second, and milliseconds."""
+class Interval(NamedTuple):
+    """A program's report of an interval: transactions a second, and milliseconds."""
 
     per_second: float
     ms: float
@@ -74,20 +74,20 @@ class RocketMQ:
     def transactions(self, body_bytes: int, warm_up_seconds: int, seconds: int) -> Figures:
         """Run its transaction benchmark and its consumer, all transactions committed.
 
-        Figures are medians of what it says every 10 s after the warm-up; `before_per_second` is the
-        last before, `sent_by_time` all: they rise no more, if the warm-up was long enough.
+        Figures are medians of its reports after the warm-up. `before_per_second` is of the last
+        report before, `sent_by_time` of all: they rise no more if the warm-up was long enough.
         """
         intervals = seconds // _INTERVAL_SECONDS
         with ExitStack() as stack:
             consumer = self._example(stack, "Consumer")
             figures = self._produce(stack, _THREADS, body_bytes, warm_up_seconds, seconds)
-            consumed = _await_said(_CONSUMED, consumer, intervals)[-intervals:]
-        rate = statistics.median(one.per_second for one in consumed)
+            consumed = _await_intervals(_CONSUMED, consumer, intervals)[-intervals:]
+        rate = statistics.median(interval.per_second for interval in consumed)
         return {
             **figures,
             "per_second": min(figures["sent_per_second"], rate),
             "consumed_per_second": rate,
-            "born_to_consumed_ms": statistics.median(one.ms for one in consumed),
+            "born_to_consumed_ms": statistics.median(interval.ms for interval in consumed),
         }
 
     def producer_alone(self, threads: int, warm_up_seconds: int, seconds: int) -> Figures:
@@ -106,16 +106,16 @@ class RocketMQ:
         warm_up, intervals = warm_up_seconds // _INTERVAL_SECONDS, seconds // _INTERVAL_SECONDS
         how = ("-w", str(threads), "-s", str(body_bytes))
         producer = self._example(stack, "TransactionProducer", *how)
-        _await_said(_SENT, producer, warm_up)
+        _await_intervals(_SENT, producer, warm_up)
         with Peak() as peak:
             before, started = usage(), time.monotonic()
-            sent = _await_said(_SENT, producer, warm_up + intervals)
+            sent = _await_intervals(_SENT, producer, warm_up + intervals)
             after, took = usage(), time.monotonic() - started
-        rate = statistics.median(one.per_second for one in sent[-intervals:])
+        rate = statistics.median(interval.per_second for interval in sent[-intervals:])
         failed = _FAILED.findall(producer.read_text())
         return {
             "sent_per_second": rate,
-            "round_trip_ms": statistics.median(one.ms for one in sent[-intervals:]),
+            "round_trip_ms": statistics.median(interval.ms for interval in sent[-intervals:]),
             "before_per_second": sent[-intervals - 1].per_second,
             "sent_by_time": _by_time(sent),
             "failed": int(failed[-1]) if failed else 0,
@@ -124,7 +124,7 @@ class RocketMQ:
         }
 
     def _example(self, stack: ExitStack, name: str, *how: str) -> Path:
-        """Run one of its benchmark's programs until the stack closes; return what it says."""
+        """Run a program of its benchmark until the stack closes; return the file of its output."""
         interval = str(_INTERVAL_SECONDS * 1_000)
         where = ("-n", self._address, "-t", _TOPIC, "-ri", interval)
         return self._run(stack, name, f"{_EXAMPLES}.{name}", *where, *how)
@@ -154,47 +154,50 @@ class RocketMQ:
         }
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (self._home / "broker.conf").write_text("".join(lines))
-        said = self._run(
+        output = self._run(
             self._stack, "broker", "org.apache.rocketmq.broker.BrokerStartup", "-c", "broker.conf"
         )
         until = time.monotonic() + _STARTUP_SECONDS
-        while "boot success" not in said.read_text():
+        while "boot success" not in output.read_text():
             if time.monotonic() > until:
                 raise ResolverError(
-                    f"RocketMQ's broker did not come up: {said.read_text()[-2_000:]}"
+                    f"RocketMQ's broker did not come up: {output.read_text()[-2_000:]}"
                 )
             time.sleep(_LOOK_SECONDS)
 
     def _run(self, stack: ExitStack, name: str, program: str, *arguments: str) -> Path:
-        """Run one of its programs until the stack closes; return the file of what it says."""
-        said = self._home / f"{name}.out"
-        said.write_text("")  # a round must not read what an earlier one said
+        """Run one of its programs until the stack closes; return the file of its output."""
+        output = self._home / f"{name}.out"
+        output.write_text("")  # a round must not read what an earlier one said
         options = ("-Xms512m", "-Xmx2g", *_OPENED, f"-Drocketmq.home.dir={self._home}")
         home = f"-Duser.home={self._home}"  # where its logs go
         command = [self._java, *options, home, "-cp", self._classpath, program, *arguments]
-        process = Guarded(command, self._home, said, keep=())
+        process = Guarded(command, self._home, output, keep=())
         stack.callback(process.stop, _STOP_SECONDS)
-        return said
+        return output
 
 
-def _await_said(pattern: re.Pattern[str], file: Path, times: int) -> list[Said]:
-    """Wait until a program has said so often what it does, which it begins to after 10 s."""
+def _await_intervals(pattern: re.Pattern[str], file: Path, times: int) -> list[Interval]:
+    """Wait until a program has reported `times` intervals; its first report comes after 10 s."""
     until = time.monotonic() + _STARTUP_SECONDS + 2 * times * _INTERVAL_SECONDS
     while True:
-        said = pattern.findall(file.read_text())
-        if len(said) >= times:
-            return [Said(float(rate), float(ms)) for rate, ms in said]
+        intervals = pattern.findall(file.read_text())
+        if len(intervals) >= times:
+            return [Interval(float(rate), float(ms)) for rate, ms in intervals]
         if time.monotonic() > until:
             raise ResolverError(
-                f"RocketMQ's {file.stem} said how fast it is {len(said)} times, not {times}: "
+                f"RocketMQ's {file.stem} said how fast it is {len(intervals)} times, not {times}: "
                 f"{file.read_text()[-2_000:]}"
             )
         time.sleep(_LOOK_SECONDS)
 
 
-def _by_time(said: list[Said]) -> dict[str, float]:
-    """Return what it said by the seconds since its start, written so that they sort."""
-    return {f"{at * _INTERVAL_SECONDS:3} s": one.per_second for at, one in enumerate(said, start=1)}
+def _by_time(intervals: list[Interval]) -> dict[str, float]:
+    """Return its rates by the seconds since its start, written so that they sort."""
+    return {
+        f"{number * _INTERVAL_SECONDS:3} s": interval.per_second
+        for number, interval in enumerate(intervals, start=1)
+    }
 
 
 def beside_ours(figures: dict[str, float]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Transactions by `TransactionProducer`, as an application sends them; prints how many.
 
-python -m tests.bench.send --bootstrap-servers H --prefix P --topic T --ledger FILE --count N
+python -m tests.bench.send --bootstrap-servers H --prefix P --topic T --sent-log FILE --count N
                               --form F [--fast] [--rate R] [--in-flight N] [--body-bytes B]
 
 Sends until its standard input ends.
@@ -19,9 +19,9 @@ from resolver import Message, TransactionListener, TransactionProducer, Transact
 from .load import GROUP
 from .pace import Pace
 from .program import until_input_ends
-from .sent_log import Ledger, body_of
+from .sent_log import SentLog, body_of
 
-#: As many as RocketMQ's benchmark has by itself.
+#: Sending threads, as many as RocketMQ's benchmark has by default.
 THREADS = 32
 #: Messages of one local transaction in the bulk form, and how many such go on at once.
 BULK = 100
@@ -31,11 +31,11 @@ _BULKS = 2
 class Local(TransactionListener):
     """The local transaction: the time is written down, and that is committed."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, sent_log: SentLog) -> None:
+        self._sent_log = sent_log
 
     def execute_local_transaction(self, message: Message, arg: Any) -> TransactionStatus:
-        self._ledger.since[arg] = time.time()
+        self._sent_log.since[arg] = time.time()
         return TransactionStatus.COMMIT_MESSAGE
 
     def check_local_transaction(self, message: Message) -> TransactionStatus:
@@ -45,27 +45,27 @@ class Local(TransactionListener):
 class Sender:
     """Sends in the form that was asked for until the pace says that all is sent."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        self._given = given
-        self._ledger = Ledger(given.ledger, given.count)
-        self._pace = Pace(self._ledger, until_input_ends(), given.rate, given.in_flight)
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._sent_log = SentLog(options.sent_log, options.count)
+        self._pace = Pace(self._sent_log, until_input_ends(), options.rate, options.in_flight)
 
     def run(self) -> int:
         """Send, and return how many were."""
-        given = self._given
+        options = self._options
         form, threads, kafka = {
             "threads": (self._one_by_one, THREADS, {}),
             "lingering": (self._one_by_one, THREADS, {"linger.ms": 1}),
             "bulk": (self._in_bulk, _BULKS, {}),
-        }[given.form]
+        }[options.form]
         with (
             TransactionProducer(
                 GROUP,
-                given.bootstrap_servers,
-                Local(self._ledger),
-                topic_prefix=given.prefix,
+                options.bootstrap_servers,
+                Local(self._sent_log),
+                topic_prefix=options.prefix,
                 kafka=kafka,
-                fast=given.fast,
+                fast=options.fast,
             ) as producer,
             ThreadPoolExecutor(threads) as pool,
         ):
@@ -80,10 +80,10 @@ class Sender:
     def _in_bulk(self, producer: TransactionProducer) -> None:
         while numbers := self._pace.take(BULK):
             with producer.transactions([self._message(number) for number in numbers]):
-                self._ledger.since[numbers[0] : numbers[-1] + 1] = time.time()
+                self._sent_log.since[numbers[0] : numbers[-1] + 1] = time.time()
 
     def _message(self, number: int) -> Message:
-        return Message(self._given.topic, body_of(number, self._given.body_bytes))
+        return Message(self._options.topic, body_of(number, self._options.body_bytes))
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--prefix", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--ledger", type=Path, required=True)
+    parser.add_argument("--sent-log", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True, help="transactions at most")
     parser.add_argument("--form", choices=["threads", "lingering", "bulk"], required=True)
     parser.add_argument("--fast", action="store_true", help="by fast commits")

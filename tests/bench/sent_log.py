@@ -24,7 +24,7 @@ def numbers_in(bodies: list[bytes]) -> Numbers:
     return np.frombuffer(heads, ">i8").astype(np.int64)
 
 
-class Ledger:
+class SentLog:
     """When each transaction was ended (or its check due), when its message was first visible.
 
     `since` and `visible` are seconds since 1970, 0 where that has not happened; `seen` is how often
@@ -49,16 +49,16 @@ class Ledger:
 
     def see(self, numbers: Numbers, now: float) -> None:
         """Write down that these messages are visible."""
-        found, times = np.unique(numbers, return_counts=True)
-        first = found[self.seen[found] == 0]
+        unique, times = np.unique(numbers, return_counts=True)
+        first = unique[self.seen[unique] == 0]
         self.visible[first] = now
-        self.seen[found] += times
+        self.seen[unique] += times
         self._total[0] += len(first)
 
     def waits(self, begin: float = 0.0, end: float = float("inf")) -> Times:
         """Return the seconds from `since` to `visible` of what was ended in a time, sorted.
 
-        Of all of it, once all is visible: what waited longest was seen last.
+        Call it once all is visible: what waited longest is seen last.
         """
         both = (self.since >= max(begin, 1.0)) & (self.since < end) & (self.visible > 0)
         return np.sort(self.visible[both] - self.since[both])

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from resolver import Message, TransactionListener, TransactionProducer, TransactionStatus
 from resolver.errors import ResolverError
 
-from .results import Figures, Found
+from .results import CaseFigures, Figures
 
 _TOPIC, _GROUP = "started", "starts"
 _STOP_SECONDS = 90.0
@@ -31,7 +31,7 @@ _MESSAGE_SECONDS = 120.0
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
-def starts(folder: Path, count: int) -> Iterator[Found]:
+def starts(folder: Path, count: int) -> Iterator[CaseFigures]:
     """Start on new homes, then after stops, then after kills with a message under way."""
     yield "new home", _figures([_started(folder / f"new-{number}") for number in range(count)])
     home = folder / "home"
@@ -93,13 +93,13 @@ class _Up:
 
     def seconds(self) -> Figures:
         """Read its lines up to `ready`; return the seconds from its start to each."""
-        found: Figures = {}
+        seconds_to: Figures = {}
         for line in self.process.stdout or ():
             word, _, where = line.partition(": bootstrap=")
-            found[f"{word}_s"] = time.monotonic() - self.began
+            seconds_to[f"{word}_s"] = time.monotonic() - self.began
             if word == "ready":
                 self.bootstrap = where.split()[0]
-                return found
+                return seconds_to
         raise ResolverError("txresolver up ended before it was ready")
 
 
@@ -140,11 +140,11 @@ def _await_message(bootstrap: str, body: bytes) -> float:
     raise ResolverError(f"the message was not delivered within {_MESSAGE_SECONDS:.0f} s")
 
 
-def _figures(found: list[Figures]) -> Figures:
+def _figures(all_seconds: list[Figures]) -> Figures:
     """Return the median and the worst of each figure."""
-    figures: Figures = {"starts": len(found)}
-    for name in found[0]:
-        values = [each[name] for each in found]
+    figures: Figures = {"starts": len(all_seconds)}
+    for name in all_seconds[0]:
+        values = [each[name] for each in all_seconds]
         figures[name] = statistics.median(values)
         figures[f"worst_{name}"] = max(values)
     return figures

@@ -305,29 +305,34 @@ def _table(results: Results, table: Table) -> Iterator[str]:
         rows = (
             [
                 case[1],
-                *(_cell(results.spread(*case, one.figure), one.shown) for one in columns),
+                *(_cell(results.spread(*case, column.figure), column.shown) for column in columns),
             ]
             for case in cases
         )
-        yield from _section(table.heading, table.about, [one.heading for one in columns], rows)
+        yield from _section(
+            table.heading, table.about, [column.heading for column in columns], rows
+        )
 
 
-def _by_part(results: Results, asked: ByPart) -> Iterator[str]:
+def _by_part(results: Results, by_part: ByPart) -> Iterator[str]:
     cases = {
-        case: found
+        case: parts
         for case in _cases(results, results.measurements())
-        if (found := results.parts(*case, asked.figure))
+        if (parts := results.parts(*case, by_part.figure))
     }
-    parts = sorted(set().union(*cases.values()))
+    all_parts = sorted(set().union(*cases.values()))
     if cases:
         rows = (
             [
                 _label(*case),
-                *(_cell(results.spread(*case, asked.figure, part), asked.shown) for part in parts),
+                *(
+                    _cell(results.spread(*case, by_part.figure, part), by_part.shown)
+                    for part in all_parts
+                ),
             ]
             for case in cases
         )
-        yield from _section(asked.heading, asked.about, parts, rows)
+        yield from _section(by_part.heading, by_part.about, all_parts, rows)
 
 
 def _section(

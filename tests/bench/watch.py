@@ -1,6 +1,6 @@
 """A consumer of committed records, in a process of its own: when each became visible.
 
-python -m tests.bench.watch --bootstrap-servers H --topic T --ledger FILE --count N
+python -m tests.bench.watch --bootstrap-servers H --topic T --sent-log FILE --count N
 
 Reads until its standard input ends, and then on to the end of the topic.
 """
@@ -16,21 +16,21 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from .program import until_input_ends
-from .sent_log import Ledger, numbers_in
+from .sent_log import SentLog, numbers_in
 
 _FETCHED = 10_000
-#: A fetch of librdkafka's waits so long for more: no message is seen later by more than this.
+#: Seconds that one call waits for more messages: it delays none by more.
 _WAIT_SECONDS = 0.01
 
 
-def watch(consumer: Consumer, ledger: Ledger, ended: threading.Event) -> None:
-    """Write into the ledger what is visible, until `ended`: what came twice by then counts too."""
+def watch(consumer: Consumer, sent_log: SentLog, ended: threading.Event) -> None:
+    """Write into the sent log what is visible, until `ended`; doubles count until then too."""
     partitions = len(consumer.assignment())
     at_end: set[int | None] = set()
-    told = False
-    while not told or len(at_end) < partitions:
-        if not told and ended.is_set():
-            told = True
+    is_ending = False
+    while not is_ending or len(at_end) < partitions:
+        if not is_ending and ended.is_set():
+            is_ending = True
             at_end.clear()  # what was the end before may be no more
             _ask_for_ends(consumer)
         bodies = []
@@ -42,17 +42,17 @@ def watch(consumer: Consumer, ledger: Ledger, ended: threading.Event) -> None:
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end.add(message.partition())
         if bodies:
-            ledger.see(numbers_in(bodies), time.time())
+            sent_log.see(numbers_in(bodies), time.time())
     consumer.close()
 
 
 def _ask_for_ends(consumer: Consumer) -> None:
-    """Go on where it is; that each partition ends is then said anew."""
-    places = consumer.position(consumer.assignment())
-    for place in places:
-        if place.offset < 0:  # it has given nothing yet
-            place.offset = OFFSET_BEGINNING
-    consumer.assign(places)
+    """Go on at the same offsets; librdkafka then reports each partition's end once more."""
+    partitions = consumer.position(consumer.assignment())
+    for partition in partitions:
+        if partition.offset < 0:  # it has given nothing yet
+            partition.offset = OFFSET_BEGINNING
+    consumer.assign(partitions)
 
 
 def consumer_of(bootstrap: str, topic: str) -> Consumer:
@@ -78,11 +78,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--ledger", type=Path, required=True)
+    parser.add_argument("--sent-log", type=Path, required=True)
     parser.add_argument("--count", type=int, required=True)
-    given = parser.parse_args()
-    consumer = consumer_of(given.bootstrap_servers, given.topic)
-    watch(consumer, Ledger(given.ledger, given.count), until_input_ends())
+    options = parser.parse_args()
+    consumer = consumer_of(options.bootstrap_servers, options.topic)
+    watch(consumer, SentLog(options.sent_log, options.count), until_input_ends())
 
 
 if __name__ == "__main__":

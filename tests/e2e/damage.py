@@ -93,7 +93,7 @@ def damage_tables(copy: Copy, story: Story) -> Iterator[Damage]:
 
 
 def _done(name: str, invariant: Invariant, sent: Sent) -> Damage:
-    return Damage(name, invariant, sent.half.transaction_id, sent.at)
+    return Damage(name, invariant, sent.half.transaction_id, sent.half_id)
 
 
 def _damage_presence(

@@ -50,19 +50,19 @@ def damage_topic(story: Story) -> Iterator[Damage]:
     changes: dict[str | None, Change] = {}
     for name, change in _CHANGES.items():
         sent = next(plain)
-        changes[sent.at] = change
-        yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.at)
+        changes[sent.half_id] = change
+        yield Damage(name, Invariant.DELIVERED, sent.half.transaction_id, sent.half_id)
     placed = story.committed[40]
-    changes[placed.at] = lambda record: []
-    moved = _record(kept[placed.at])
-    yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.at)
+    changes[placed.half_id] = lambda record: []
+    moved = _record(kept[placed.half_id])
+    yield Damage("elsewhere", Invariant.DELIVERED, placed.half.transaction_id, placed.half_id)
     for sent in (story.by_name["asked"], story.by_name["settled"]):
         # Nothing that was committed before is there: as if the topic was made after them.
-        changes[sent.at] = lambda record: []
-        yield Damage("a first one", Invariant.DELIVERED, sent.half.transaction_id, sent.at)
+        changes[sent.half_id] = lambda record: []
+        yield Damage("a first one", Invariant.DELIVERED, sent.half.transaction_id, sent.half_id)
     ghosts = [story.rolled_back[-1], story.by_name["given_up"], story.by_name["pending"]]
     for sent in ghosts:
-        yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.at)
+        yield Damage("a ghost", Invariant.NOT_DELIVERED, sent.half.transaction_id, sent.half_id)
     world.admin.delete_topics([world.real])[world.real].result(PATIENCE_SECONDS)
     world.await_gone(world.real)
     world.make_topic(world.real, world.partitions)
@@ -92,7 +92,7 @@ def _ghost(sent: Sent) -> Record:
     headers: Headers = [
         ("UNIQ_KEY", sent.half.transaction_id.encode()),
         ("PGROUP", sent.half.group.encode()),
-        ("HALF_OFFSET", sent.at.encode()),
+        ("HALF_OFFSET", sent.half_id.encode()),
     ]
     half = sent.half
     return Record(half.topic, half.key, half.body, headers, 0, sent.stored_at_ms)

@@ -199,7 +199,7 @@ def _refused(story: Story) -> None:
     story.op(story.by_name["pending"], group="others")
     story.undeliverable = world.send_halves([world.message(topic="nowhere") for _ in range(3)])
     world.end(*story.undeliverable)
-    old = story.undeliverable[0].at.encode()
+    old = story.undeliverable[0].half_id.encode()
     resumed = world.send_half(headers=[("a", b"1"), (RESUMES, old)])
     world.end(resumed)
     story.committed.append(resumed)

@@ -139,7 +139,7 @@ def test_a_message_behind_one_with_a_later_op_is_found(
     copy.save()
     report = audit(spark, story, copy.folder, topics=True)
     (found,) = [one for one in report.findings if one.invariant is Invariant.IN_ORDER]
-    assert [one.half for one in found.examples] == [last.at]
+    assert [one.half for one in found.examples] == [last.half_id]
     said = f"ended by op {last.queue}:{first}, behind a message of op {last.queue}:"
     assert found.examples[0].detail.startswith(said)
 
@@ -192,7 +192,7 @@ def test_the_command_prints_all_that_it_finds(
     errors = tmp_path / "audit.err"
     with command(*audit_command, log=tmp_path / "audit.json", errors=errors) as running:
         assert running.exit_code() == 1, errors.read_text()
-        report = json.loads(running.said())
+        report = json.loads(running.output())
     home = Path(".txresolver") / "logs" / "libraries.log"
     logs = [home, cache_folder().parent / "logs" / home.name]
     assert any("[gc] " in log.read_text() for log in logs if log.exists())
@@ -228,7 +228,7 @@ def test_asking_on_and_on_is_found(spark: SparkSession, story: Story, tmp_path: 
     report = audit(spark, story, copy.folder, topics=False)
     (found,) = [one for one in report.findings if one.invariant is Invariant.CHECK_MAX]
     assert [(one.half, one.detail) for one in found.examples] == [
-        (pending.at, f"asked on after more than {SHORT['transaction_check_max']} answers")
+        (pending.half_id, f"asked on after more than {SHORT['transaction_check_max']} answers")
     ]
 
 
@@ -287,9 +287,9 @@ def test_what_can_neither_land_any_more_nor_be_deleted_is_found_by_the_tables_al
     report = audit(spark, story, copy.folder, topics=False)
     found = {one.invariant: [it.half for it in one.examples] for one in report.findings}
     assert {name: halves for name, halves in found.items() if halves} == {
-        Invariant.ONE_OUTCOME: [asked.at, f"{like.queue}:{FAR}"],
-        Invariant.COPIES: [asked.at],
-        Invariant.FIRST_END: [unended[0].at, unended[2].at],
+        Invariant.ONE_OUTCOME: [asked.half_id, f"{like.queue}:{FAR}"],
+        Invariant.COPIES: [asked.half_id],
+        Invariant.FIRST_END: [unended[0].half_id, unended[2].half_id],
     }
     assert report.counts["outcomes_landed_before_half_or_op"] == 2
     assert report.counts["rows_of_no_place"] > 0

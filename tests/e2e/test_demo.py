@@ -42,13 +42,13 @@ def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
         running.until_said("orders a second")
         running.signal(signal.SIGINT)
         assert running.exit_code() == 130
-        assert "Interrupted" in running.said()
+        assert "Interrupted" in running.output()
         assert processes_in(home) == []
     with command("demo", "--home", str(home), log=tmp_path / "killed.log") as running:
         running.until_said("orders a second")
         second = demo(home, tmp_path / "second.log")
         assert second.exit_code() == 1
-        assert f"process {running.process.pid} shows a demo in home {home}" in second.said()
+        assert f"process {running.process.pid} shows a demo in home {home}" in second.output()
         running.kill()
         wait_until(lambda: processes_in(home) == [])
     orders = run(home, tmp_path / "last.log", 15)
@@ -59,8 +59,10 @@ def test_stopped_and_killed_it_leaves_no_process_and_goes_on_to_the_comparison(
     with closing(sqlite3.connect(home / "shop" / "orders.db")) as database:
         assert database.execute("SELECT count(*) FROM orders").fetchone() == (orders,)
     audited = named_audit((tmp_path / "last.log").read_text(), tmp_path)
-    assert (audited.exit_code(), "The audit holds." in audited.said()) == (0, True), audited.said()
-    assert "warning" not in audited.said()
+    assert (audited.exit_code(), "The audit holds." in audited.output()) == (0, True), (
+        audited.output()
+    )
+    assert "warning" not in audited.output()
     with command("audit", f"--home={home}", log=tmp_path / "unsaid.log") as unsaid:
         unsaid.until_said("decides by transaction_timeout_ms=1500 (here 6000)")
 
@@ -75,10 +77,10 @@ def named_audit(said: str, folder: Path) -> Command:
 def run(home: Path, log: Path, seconds: int) -> int:
     """Run a demo to its end; return how many orders its comparison was about."""
     running = demo(home, log, "--seconds", str(seconds))
-    assert running.process.wait(WHOLE_RUN_SECONDS) == 0, running.said()[-3_000:]
-    holds = HOLDS.search(running.said())
-    assert holds, running.said()[-3_000:]
-    assert "\x1b" not in running.said()
+    assert running.process.wait(WHOLE_RUN_SECONDS) == 0, running.output()[-3_000:]
+    holds = HOLDS.search(running.output())
+    assert holds, running.output()[-3_000:]
+    assert "\x1b" not in running.output()
     assert processes_in(home) == []
     return int(holds[1].replace(",", ""))
 
@@ -95,5 +97,5 @@ def test_interrupted_while_it_starts_it_leaves_no_process(home: Path, tmp_path: 
         wait_until(lambda: processes_in(home, "kafka.Kafka"))
         running.signal(signal.SIGINT)
         assert running.exit_code() == 130
-        assert "Interrupted" in running.said()
+        assert "Interrupted" in running.output()
         assert processes_in(home) == []

@@ -73,12 +73,12 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstHour]:
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     with command("up", log=folder / "up.log", cwd=folder) as up:
         up.until_said("Ctrl-C")
-        said = re.findall(r"^  (.+?)  +(.+)$", up.said(), re.MULTILINE)
+        said = re.findall(r"^  (.+?)  +(.+)$", up.output(), re.MULTILINE)
         yield FirstHour(folder, up, dict(said))
 
 
 def test_the_terminal_of_up_says_what_it_does_and_has_no_raw_line(hour: FirstHour) -> None:
-    said = hour.up.said()
+    said = hour.up.output()
     for stage in (
         "Kafka runs, after",
         "Spark runs, after",
@@ -104,7 +104,7 @@ def test_a_commit_to_a_topic_that_is_missing_is_told_with_the_commands(hour: Fir
     ended = hour.shell(f"{export}; cd careless; python shop.py")
     assert ended.returncode == 0, ended.stderr
     hour.up.until_said("ended as UNDELIVERABLE")
-    (line,) = [line for line in hour.up.said().splitlines() if "as UNDELIVERABLE" in line]
+    (line,) = [line for line in hour.up.output().splitlines() if "as UNDELIVERABLE" in line]
     assert "make it with `txresolver topics create --topic orders.placed`" in line
     see = line.rpartition("See them: ")[2]
     assert "lamp" in hour.shell(f"{see} --max-messages 1").stdout
@@ -145,6 +145,8 @@ def test_the_tutorial_from_the_topic_to_the_ledger(hour: FirstHour) -> None:
     assert run().split() == ["ordered:", "lamp", "ordered:", "chair"]
     assert run() == "mail: lamp\nmail: chair\n"
     assert run(expected=1) == run(expected=1) == ""  # the candle and the vase
+    assert next(lines).startswith("cd shop")
+    assert next(lines).startswith("export TXRESOLVER_BOOTSTRAP_SERVERS=")
     _, *agent = next(lines).split()
     servers = {"TXRESOLVER_BOOTSTRAP_SERVERS": export.partition("=")[2]}
     log = hour.folder / "agent.log"
@@ -165,6 +167,11 @@ def test_the_tutorial_from_the_topic_to_the_ledger(hour: FirstHour) -> None:
     assert vase["transaction_id"] in run()
     run()
     assert next(lines, None) is None
+    (hour.folder / "shop.py").write_text(shop.replace("shop.orders", "shop.order"))
+    (table,) = re.findall(r"`(python shop\.py \w+)`", TUTORIAL)
+    refused = hour.shell(f"{export}; {table}")
+    assert refused.returncode != 0
+    assert "txresolver topics create --topic shop.order" in refused.stderr
 
 
 def test_the_ledgers_program_and_sql_run_as_they_stand(hour: FirstHour) -> None:
@@ -226,6 +233,6 @@ def test_the_next_start_has_the_same_port_and_quiet_has_two_lines(hour: FirstHou
     exported = {"TXRESOLVER_BOOTSTRAP_SERVERS": address}
     with command("up", "--quiet", log=log, cwd=hour.folder, env=exported) as up:
         up.until_said("ready: ")
-        first, second = up.said().splitlines()
+        first, second = up.output().splitlines()
     assert first == f"delivering: bootstrap={address} home=.txresolver"
     assert second == f"ready: bootstrap={address} home=.txresolver"

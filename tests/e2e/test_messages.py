@@ -43,17 +43,17 @@ def test_messages_are_delivered_bit_for_bit(world: World, resolving: Resolving) 
         delivered = {header(one, "HALF_OFFSET"): one for one in world.committed(len(sent))}
 
     for one in sent:
-        message, half = delivered[one.at], one.half
+        message, half = delivered[one.half_id], one.half
         assert (message.key(), message.value()) == (half.key, half.body)
         assert headers_of(message) == [
             *half.headers,
             ("UNIQ_KEY", half.transaction_id.encode()),
             ("PGROUP", half.group.encode()),
             ("BORN_TIMESTAMP", str(half.born_at_ms).encode()),
-            ("HALF_OFFSET", one.at.encode()),
+            ("HALF_OFFSET", one.half_id.encode()),
         ]
         assert message.timestamp()[1] == one.stored_at_ms
-    assert delivered[sent[-1].at].partition() == 2
+    assert delivered[sent[-1].half_id].partition() == 2
 
 
 def test_what_few_ops_release_at_once_is_delivered_in_several_batches(
@@ -170,7 +170,7 @@ def test_what_cannot_be_delivered_does_not_stop_its_neighbours(
     assert set(outcomes.values()) == {"COMMIT"}
     assert header(discarded, "REASON") == "UNDELIVERABLE"
     assert header(discarded, "ERROR")
-    assert header(discarded, "HALF_OFFSET") == sent[50].at
+    assert header(discarded, "HALF_OFFSET") == sent[50].half_id
     assert (discarded.key(), discarded.value()) == (undeliverable.key, undeliverable.body)
     assert undeliverable.topic not in world.admin.list_topics().topics or fault != "topic"
 

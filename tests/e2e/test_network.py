@@ -23,7 +23,7 @@ from tests.faults.network.control import Control
 from tests.faults.network.late import Moment
 from tests.faults.network.listeners import PRODUCERS, RESOLVER, fronts_of, proxied_broker
 from tests.faults.network.rules import ANSWER, REQUEST, Selection
-from tests.faults.scenery import Scenery
+from tests.faults.world_kind import WorldKind
 from tests.support.patience import wait_until
 from tests.support.reading import committed_records
 
@@ -119,13 +119,13 @@ def test_a_late_end_of_a_transaction_ends_the_next_one(proxied: Proxied, topic: 
             producer.flush(SECONDS)
             if not rule.story.over:
                 producer.commit_transaction(SECONDS)
-    assert rule.story.said("answered", "error") == "NONE"
+    assert rule.story.last_value("answered", "error") == "NONE"
     assert values(proxied, topic) == [b"a whole one", b"half of one"]
 
 
 def test_delivery_is_not_torn_by_late_requests(tmp_path: Path) -> None:
     """Nothing is lost or doubled, also where a crash follows and the last batch is replayed."""
-    chance, like = random.Random(1), Scenery(proxied=True, bare=True)  # noqa: S311
+    chance, like = random.Random(1), WorldKind(proxied=True, bare=True)  # noqa: S311
     with FileLock(tmp_path / "lock") as lock:
         lock.try_acquire()
         world = BareWorld(tmp_path / "world", like, 1, lock.fileno(), threading.Event())

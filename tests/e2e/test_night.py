@@ -134,7 +134,7 @@ def _play(night: Night, world: World, tables: Path) -> None:
 
     said = night.run("One order is to be committed now")
     assert "1 ended as COMMIT, by OPERATOR" in said
-    assert [header(one, "HALF_OFFSET") for one in world.committed(1)] == [order.at]
+    assert [header(one, "HALF_OFFSET") for one in world.committed(1)] == [order.half_id]
     world.end(*pending)
     world.committed(51)
 
@@ -143,7 +143,7 @@ def _play(night: Night, world: World, tables: Path) -> None:
     said = night.run("A topic was missing")
     assert "resume: 10 of 10 transactions" in said
     again = [check for check in world.checks(112) if header(check, RESUMES)]
-    assert {header(check, RESUMES) for check in again} == {sent.at for sent in lost}
+    assert {header(check, RESUMES) for check in again} == {sent.half_id for sent in lost}
     world.end(*map(_resumed, again), from_check=True)
     assert len(world.reader("orders.shipped").until(10)) == 10
 

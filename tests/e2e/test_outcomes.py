@@ -35,7 +35,7 @@ def test_the_worked_example_of_rocketmq(world: World, resolving: Resolving) -> N
         assert at_once == {b"1", b"2", b"3", b"7"}
 
         asked = {header(check, "HALF_OFFSET") for check in world.checks(3)}
-        assert asked == {four.at, five.at, six.at}
+        assert asked == {four.half_id, five.half_id, six.half_id}
         world.end(four, six, from_check=True)
         world.end(five, state=ROLLBACK, from_check=True)
 
@@ -145,16 +145,16 @@ def test_an_immunity_of_its_own_puts_the_first_check_off(
         sent = [_with_immunity(world, value) for value in written]
         seven = sent[0]
         checks = world.checks(len(sent))
-        while seven.at not in {header(check, "HALF_OFFSET") for check in checks}:
+        while seven.half_id not in {header(check, "HALF_OFFSET") for check in checks}:
             checks = world.checks(len(checks) + 1)
 
     first: dict[str | None, Any] = {}
     for check in sorted(checks, key=lambda check: check.timestamp()[1]):
         first.setdefault(header(check, "HALF_OFFSET"), check)
-    waited = {one.at: first[one.at].timestamp()[1] - one.stored_at_ms for one in sent}
-    assert waited[seven.at] > 7_000
-    assert all(waited[one.at] > FAST["transaction_timeout_ms"] for one in sent[1:])
-    assert header(first[seven.at], "TRANSACTION_CHECK_TIMES") == "1"
+    waited = {one.half_id: first[one.half_id].timestamp()[1] - one.stored_at_ms for one in sent}
+    assert waited[seven.half_id] > 7_000
+    assert all(waited[one.half_id] > FAST["transaction_timeout_ms"] for one in sent[1:])
+    assert header(first[seven.half_id], "TRANSACTION_CHECK_TIMES") == "1"
 
 
 def _with_immunity(world: World, value: bytes | None) -> Sent:

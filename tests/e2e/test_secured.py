@@ -20,7 +20,7 @@ from tests.support.commands import Command, command
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.secured import SecuredBroker, Site
 from tests.support.time_limit import takes
-from tests.support.world import COMMIT, ROLLBACK, World, header, place_of
+from tests.support.world import COMMIT, ROLLBACK, World, header, position_of
 
 LISTENER = """
 from resolver import TransactionListener, TransactionStatus
@@ -151,7 +151,7 @@ def test_an_audit_works_by_its_granted_rights_and_no_password_is_seen(
         audit.append(f"--config={config(site, tmp_path, 'auditor', own, java_login=java)}")
         with command(*audit, log=home / "audit.log") as auditing:
             seen = command_lines_with_spark(auditing)
-            assert auditing.exit_code() == 0, auditing.said()
+            assert auditing.exit_code() == 0, auditing.output()
 
     passwords = [users.password(user) for user in ("resolver", "auditor")]
     assert [line for line in seen if any(word in line for word in passwords)] == []
@@ -188,8 +188,8 @@ def test_a_wrong_password_is_said_and_not_shown(
     said = [*given, servers, f"--config={settings}"]
     with command(*said, log=home / "said.log") as refused:
         assert refused.exit_code() == 2
-        assert "invalid credentials" in refused.said()
-        assert "check bootstrap_servers and the security options of [kafka]" in refused.said()
+        assert "invalid credentials" in refused.output()
+        assert "check bootstrap_servers and the security options of [kafka]" in refused.output()
     assert holding(home, [wrong]) == []
 
 
@@ -244,7 +244,7 @@ def send_to_another_groups_topic(site: Site) -> None:
         record.value,
         partition=0,
         headers=list(record.headers),
-        on_delivery=lambda _error, message: stored.append(place_of(message)[1]),
+        on_delivery=lambda _error, message: stored.append(position_of(message)[1]),
     )
     assert producer.flush(PATIENCE_SECONDS) == 0
     op = Op(COMMIT, "orders", (Element(0, stored[0], "foreign"),)).to_record(site.names.op, 0)
@@ -267,8 +267,8 @@ def command_lines_with_spark(running: Command) -> list[str]:
     """Return what the list of processes shows of a command once its JVM is there."""
     until = time.monotonic() + PATIENCE_SECONDS
     while not shows_spark(lines := command_lines(running.process.pid)):
-        assert running.process.poll() is None, running.said()
-        assert time.monotonic() < until, running.said()
+        assert running.process.poll() is None, running.output()
+        assert time.monotonic() < until, running.output()
         time.sleep(0.05)
     return lines
 

@@ -56,7 +56,7 @@ def test_no_check_where_the_op_was_stored_in_time_however_late_it_is_read(
         checks = world.checks(1)
 
     assert set(outcomes.values()) == {"COMMIT"}
-    assert [header(check, "HALF_OFFSET") for check in checks] == [lone.at]
+    assert [header(check, "HALF_OFFSET") for check in checks] == [lone.half_id]
 
 
 def test_checks_go_out_on_idle_topics_also_after_a_restart(
@@ -65,13 +65,16 @@ def test_checks_go_out_on_idle_topics_also_after_a_restart(
     with resolving(**FAST):
         before = world.send_half()
         (check,) = world.checks(1)
-        assert header(check, "HALF_OFFSET") == before.at
+        assert header(check, "HALF_OFFSET") == before.half_id
         assert check.timestamp()[1] > before.stored_at_ms + FAST["transaction_timeout_ms"]
     while_stopped = world.send_half(queue=1)
     _let_pass(while_stopped.stored_at_ms + FAST["transaction_timeout_ms"])
     with resolving(**FAST):
         checks = world.checks(2)
-    assert {header(check, "HALF_OFFSET") for check in checks} == {before.at, while_stopped.at}
+    assert {header(check, "HALF_OFFSET") for check in checks} == {
+        before.half_id,
+        while_stopped.half_id,
+    }
 
 
 def test_checks_on_idle_topics_go_by_kafkas_clock_where_that_is_ahead(
@@ -94,7 +97,7 @@ def test_checks_on_idle_topics_go_by_kafkas_clock_where_that_is_ahead(
             job.stop(30)
             world.close()
     assert half.stored_at_ms - time.time() * 1_000 > HOUR_MS - 600_000
-    assert header(check, "HALF_OFFSET") == half.at
+    assert header(check, "HALF_OFFSET") == half.half_id
 
 
 def test_an_op_far_ahead_of_any_half_ends_in_quarantine(world: World, resolving: Resolving) -> None:
@@ -126,8 +129,8 @@ def test_a_producers_clock_an_hour_off_changes_nothing(world: World, resolving: 
 
     assert {outcomes[one.half.transaction_id] for one in committed} == {"COMMIT"}
     assert {outcomes[one.half.transaction_id] for one in rolled_back} == {"ROLLBACK"}
-    assert {header(one, "HALF_OFFSET") for one in checks} == {one.at for one in silent}
-    stored_at = {one.at: one.stored_at_ms for one in (*committed, *silent)}
+    assert {header(one, "HALF_OFFSET") for one in checks} == {one.half_id for one in silent}
+    stored_at = {one.half_id: one.stored_at_ms for one in (*committed, *silent)}
     for message in delivered:
         assert message.timestamp()[1] == stored_at[str(header(message, "HALF_OFFSET"))]
     for check in checks:
@@ -209,7 +212,9 @@ def test_ops_that_are_read_before_their_halves_wait_for_them_in_their_order(
     assert {one.outcome.value for one in said} == {"COMMIT"}
     ends = sorted((one.op_offset or 0, one.offset) for one in said)
     assert [offset for _, offset in ends] == [sent[half].offset for half in order]
-    assert {header(one, "HALF_OFFSET") for one in delivered} == {sent[half].at for half in order}
+    assert {header(one, "HALF_OFFSET") for one in delivered} == {
+        sent[half].half_id for half in order
+    }
 
 
 def _let_pass(time_ms: int) -> None:

@@ -89,10 +89,10 @@ def test_stopped_it_ends_with_0_and_leaves_nothing_behind(tmp_path: Path) -> Non
     home = tmp_path / "home"
     with command("up", f"--home={home}", log=tmp_path / "up.log") as up:
         up.until_said("ready: bootstrap=127.0.0.1:")
-        assert f"home={home}" in up.said()
+        assert f"home={home}" in up.output()
         with command("up", f"--home={home}", log=tmp_path / "second.log") as second:
             assert second.exit_code() == 1
-            assert f"process {up.process.pid} runs in home {home}" in second.said()
+            assert f"process {up.process.pid} runs in home {home}" in second.output()
         below = _below(up)
         assert {"java", "sh"} < {process.name() for process in below}
         up.signal(signal.SIGINT)
@@ -108,9 +108,9 @@ def test_stopped_while_it_starts_it_ends_with_0_too(moment: str, tmp_path: Path)
         up.signal(signal.SIGINT)
         below = _below(up)
         assert up.exit_code() == 0
-        assert "stopping" in up.said()
-        assert "ready" not in up.said()
-        assert "Traceback" not in up.said()
+        assert "stopping" in up.output()
+        assert "ready" not in up.output()
+        assert "Traceback" not in up.output()
         assert _running(below) == []
 
 
@@ -123,10 +123,10 @@ def test_of_a_jvm_that_does_not_start_it_says_where_to_look(
     (tmp_path / "half" / "_delta_log").mkdir(parents=True)  # the audit looks for tables first
     with command(name, f"{folder}={tmp_path}", wrong, log=tmp_path / "up.log") as running:
         assert running.exit_code() == 2
-    *_, last = running.said().splitlines()
+    *_, last = running.output().splitlines()
     assert last.startswith("error: Spark's JVM does not start; ")
     assert "spark.driver.extraJavaOptions" in last
-    assert "Traceback" not in running.said()
+    assert "Traceback" not in running.output()
 
 
 def test_replaced_by_another_home_it_exits_3(world: World, tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_replaced_by_another_home_it_exits_3(world: World, tmp_path: Path) -> No
         refused = _up(world, tmp_path / "second")
         with command(*refused, log=tmp_path / "refused.log") as second:
             assert second.exit_code() == 1
-            assert "--rebuild" in second.said()
+            assert "--rebuild" in second.output()
         with command(*refused, "--rebuild", log=tmp_path / "second.log") as second:
             assert first.exit_code() == 3
-            assert "another resolver took over" in first.said()
+            assert "another resolver took over" in first.output()
             second.until_said("ready:")
             world.end(world.send_half())
             assert len(world.committed(2)) == 2
@@ -165,9 +165,9 @@ def test_after_each_misfortune_it_goes_on_or_says_in_a_line_why_not(
         [jvm] = [process for process in _below(up) if process.name() == "java"]
         jvm.kill()
         assert up.exit_code() == 1
-    assert up.said().splitlines()[-1].startswith("error: Spark's JVM ended: ")
-    assert "Traceback" not in up.said()
-    assert " ERROR " not in up.said()
+    assert up.output().splitlines()[-1].startswith("error: Spark's JVM ended: ")
+    assert "Traceback" not in up.output()
+    assert " ERROR " not in up.output()
 
     with command(*_up(world, home), log=tmp_path / "next.log") as up:
         up.until_said("ready:")
@@ -175,11 +175,11 @@ def test_after_each_misfortune_it_goes_on_or_says_in_a_line_why_not(
         assert len(world.committed(committed + 1)) == committed + 1
         world.admin.delete_topics([world.names.half])[world.names.half].result(PATIENCE_SECONDS)
         assert up.exit_code() == 1
-    *_, last = up.said().splitlines()
+    *_, last = up.output().splitlines()
     # Either query may be the first to miss the topic.
     assert last.startswith(("error: the query resolve ended: ", "error: land stopped, "))
-    assert "Traceback" not in up.said()
-    assert "Logical Plan" not in up.said()
+    assert "Traceback" not in up.output()
+    assert "Logical Plan" not in up.output()
 
 
 def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
@@ -195,7 +195,7 @@ def _halt_inside_a_transaction(up: Command, world: World) -> tuple[int, int]:
         up.until_said(Point.OPEN)
         up.signal(signal.SIGSTOP)
         is_open = world.has_open_transaction(world.names.resolution)
-        if is_open and Point.WRITTEN not in up.said().rpartition(Point.OPEN)[2]:
+        if is_open and Point.WRITTEN not in up.output().rpartition(Point.OPEN)[2]:
             return halves, committed
         up.signal(signal.SIGCONT)
 

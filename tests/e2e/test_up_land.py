@@ -30,8 +30,8 @@ def test_a_deleted_check_topic_stops_it_with_the_way_out(world: World, tmp_path:
         world.resolutions(1)
         world.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
         assert first.exit_code() == 1
-        last = first.said().splitlines()[-1]
-        assert last.startswith("error: land stopped, as a topic or records"), first.said()
+        last = first.output().splitlines()[-1]
+        assert last.startswith("error: land stopped, as a topic or records"), first.output()
         assert f"{topic}-0" in last
         assert f"remove land's checkpoint, the folder {checkpoint}, and start again" in last
 
@@ -41,4 +41,4 @@ def test_a_deleted_check_topic_stops_it_with_the_way_out(world: World, tmp_path:
         world.end(world.send_half())
         world.resolutions(2)
         second.signal(signal.SIGTERM)
-        assert second.exit_code() == 0, second.said()
+        assert second.exit_code() == 0, second.output()

@@ -1,1 +1,1 @@
-"""The fault campaign, `scripts/faults`: a running system is hit, and all its messages are told."""
+"""The fault campaign, `scripts/faults`: a running system is hit, and no message may be missing."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from resolver.broker.locks import FileLock
-from resolver.errors import FaultError, TxResolverError
+from resolver.errors import TxResolverError
 
 from .campaign import Campaign, see_possible
+from .fault_error import FaultError
 from .ordered import KILLS, ordered
 from .plan import CHOICES, counts
 from .report import summary, write
@@ -23,48 +24,49 @@ _HOME = Path(".txresolver/faults")
 _DYING_SECONDS = 60.0
 _SEED = 1
 _RATE = 50.0
+_OF_FILES = (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
 _INTERRUPTED = 130
 _MOST = 1_000_000
 
 
 def main() -> int:
     """Run a campaign, or go on with one; the exit code is 1 if anything was not as it must be."""
-    given = _arguments()
-    home = given.home.resolve()
+    options = _arguments()
+    home = options.home.resolve()
     results = Results(home / "results.jsonl")
     try:
-        if given.report:
-            write(results, given.report)
+        if options.report:
+            write(results, options.report)
             return 0
         with FileLock(home / "lock") as lock:
             if not lock.acquire_after(_DYING_SECONDS):
                 raise FaultError(f"process {lock.owner()} runs a campaign in {home}")
             _log_to(home / "campaign.log")
-            if given.soak is not None:
-                print(soak(home, given.soak, given.rate, given.seed, lock.fileno()))
+            if options.soak is not None:
+                print(soak(home, options.soak, options.rate, options.seed, lock.fileno()))
                 return 0
-            if given.ordered is not None:
-                order = (given.ordered, given.kills, given.rate, given.seed)
+            if options.ordered is not None:
+                order = (options.ordered, options.kills, options.rate, options.seed)
                 print(ordered(home, *order, lock.fileno()))
                 return 0
-            asked = results.campaign() if given.resume else _campaign(given)
-            see_possible(home, asked["counts"])
-            if not given.resume:
-                results.begin(asked)
+            begun_with = results.campaign() if options.resume else _campaign(options)
+            see_possible(home, begun_with["counts"])
+            if not options.resume:
+                results.begin(begun_with)
             campaign = Campaign(home, results)
-            campaign.begin_again(given.again)
+            campaign.begin_again(options.again)
             campaign.run(lock.fileno())
     except Interrupted:
-        is_campaign = given.soak is None and given.ordered is None
+        is_campaign = options.soak is None and options.ordered is None
         how = "; go on with --resume" if is_campaign else ""
         print(f"Interrupted: everything is stopped{how}.", file=sys.stderr)
         return _INTERRUPTED
     except TxResolverError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    except (FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+    except (FaultError, *_OF_FILES) as error:
         print(f"error: {error}", file=sys.stderr)
-        return FaultError.exit_code
+        return 1
     print(summary(results))
     return 0 if results.hold else 1
 
@@ -106,21 +108,23 @@ def _arguments() -> argparse.Namespace:
         help=f"with --ordered: kills of the resolver ({KILLS})",
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the results there")
-    given = parser.parse_args()
-    chosen = (given.rounds, given.only, given.seed, given.rate)
-    if given.resume and chosen != (None, [], None, None):
+    options = parser.parse_args()
+    chosen = (options.rounds, options.only, options.seed, options.rate)
+    if options.resume and chosen != (None, [], None, None):
         parser.error("--resume goes on as it was begun: without --rounds, --only, --seed, --rate")
-    if given.again and not given.resume:
+    if options.again and not options.resume:
         parser.error("--again goes with --resume")
-    if given.soak is not None and (given.resume or given.rounds is not None or given.only):
+    if options.soak is not None and (options.resume or options.rounds is not None or options.only):
         parser.error("--soak is no campaign: without --resume, --rounds, --only")
-    if given.ordered is not None and (given.resume or given.rounds is not None or given.only):
+    if options.ordered is not None and (
+        options.resume or options.rounds is not None or options.only
+    ):
         parser.error("--ordered is no campaign: without --resume, --rounds, --only")
-    if given.soak is not None and given.report:
+    if options.soak is not None and options.report:
         parser.error("--report writes down what a campaign has done: without --soak")
-    given.seed = _SEED if given.seed is None else given.seed
-    given.rate = _RATE if given.rate is None else given.rate
-    return given
+    options.seed = _SEED if options.seed is None else options.seed
+    options.rate = _RATE if options.rate is None else options.rate
+    return options
 
 
 def _count(written: str) -> int:
@@ -139,10 +143,10 @@ def _positive(written: str) -> float:
     return number
 
 
-def _campaign(given: argparse.Namespace) -> dict[str, Any]:
+def _campaign(options: argparse.Namespace) -> dict[str, Any]:
     """Return what a campaign is begun with."""
-    asked = counts(given.rounds, given.only)
-    return {"seed": given.seed, "counts": asked, "rate": given.rate}
+    asked = counts(options.rounds, options.only)
+    return {"seed": options.seed, "counts": asked, "rate": options.rate}
 
 
 def _log_to(file: Path) -> None:

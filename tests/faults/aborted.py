@@ -2,11 +2,11 @@
 
     python -m tests.faults.aborted
 
-A replica that was away copies several transactions in one append. In the index of its aborted
-transactions it then notes for each where the next open transaction began, and overlooks those of
-the same producer (Kafka's ProducerStateManager.lastStableOffset). A fetch that ends before that
-offset gets the first aborted transaction only (TransactionIndex.collectAbortedTxns), so the
-consumer takes the others for committed. The replica that led all the time answers correctly.
+A replica that was away copies several transactions in one append. For each aborted one it notes in
+its index where the next open transaction began. It overlooks transactions of the same producer
+(Kafka's ProducerStateManager.lastStableOffset). A fetch that ends before that offset gets the first
+aborted transaction only (TransactionIndex.collectAbortedTxns), so the consumer takes the others for
+committed. The replica that led all the time answers correctly.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def _read(cluster: Cluster, fetch_bytes: int) -> dict[str, int]:
         "enable.partition.eof": True,
         "fetch.message.max.bytes": fetch_bytes,
     }
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     consumer = Consumer(config)
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
     while (message := consumer.poll(_SECONDS)) is not None and message.error() is None:
-        found[(message.key() or b"").decode()] += 1
+        counts[(message.key() or b"").decode()] += 1
     consumer.close()
-    return dict(found)
+    return dict(counts)
 
 
 def _await_leader(cluster: Cluster, topic: str, besides: int) -> int:

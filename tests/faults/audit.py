@@ -15,19 +15,19 @@ from resolver.demo.processes import clean_environment
 
 from .network.bare import BareWorld
 from .results import Audit
-from .scenery import SHORTENED
 from .world import World
+from .world_kind import SHORTENED
 
 _SECONDS = 1_800.0
-#: Whatever the settings are now: the time-out by which no check came too early.
+#: The first time-out, whatever it is now: by it no check came too early.
 _SHORTEST = f"--set=transaction_timeout_ms={SHORTENED['transaction_timeout_ms']}"
-#: What it has by default, whatever the resolver was given.
+#: Spark's default memory, whatever the resolver was given.
 _MEMORY = "--set=spark.driver.memory=2g"
-#: All brokers go by the clock of one machine: what is left to allow for is how long a batch takes.
+#: All brokers go by the clock of one machine: only the time of a batch is left to allow for.
 _ONE_CLOCK = "--set=broker_clock_skew_ms=5000"
-#: What is judged of a world that has come to its end; of all else the audit must count none.
+#: The counts of what the audit judges. In a world that is at its end, all other counts must be 0.
 _JUDGED = {"halves", "outcomes", "refused_halves"}
-#: Of messages to a topic that is not there.
+#: The count of halves to topics that are not there.
 _NOWHERE = "halves_of_topics_not_read"
 
 
@@ -40,29 +40,29 @@ def audit(world: World, name: str) -> Audit:
     if landed.returncode:
         return Audit(name, 1, (landed.stdout + landed.stderr).strip())
     done = run_audit(world)
-    said = (done.stdout + done.stderr).strip()
+    output = (done.stdout + done.stderr).strip()
     if done.returncode:
-        return Audit(name, done.returncode, said)
+        return Audit(name, done.returncode, output)
     counts: dict[str, int] = json.loads(done.stdout)["counts"]
-    left = not_judged(counts, world.judge.verdict.settled, world.undeliverable())
-    return Audit(name, 1 if left else 0, left or said, counts["outcomes"])
+    unjudged = not_judged(counts, world.judge.verdict.settled, world.undeliverable())
+    return Audit(name, 1 if unjudged else 0, unjudged or output, counts["outcomes"])
 
 
 def not_judged(counts: dict[str, int], settled: int, undeliverable: int) -> str:
     """Say what an audit has not judged; empty if it has judged all that the judge saw end."""
-    left = {name: count for name, count in counts.items() if count and name not in _JUDGED}
-    if left.get(_NOWHERE, 0) <= undeliverable:
-        left.pop(_NOWHERE, None)
-    if left or counts["outcomes"] < settled:
-        return f"{settled} halves ended, {counts['outcomes']} outcomes were audited; {left}"
+    unjudged = {name: count for name, count in counts.items() if count and name not in _JUDGED}
+    if unjudged.get(_NOWHERE, 0) <= undeliverable:
+        unjudged.pop(_NOWHERE, None)
+    if unjudged or counts["outcomes"] < settled:
+        return f"{settled} halves ended, {counts['outcomes']} outcomes were audited; {unjudged}"
     return ""
 
 
 def run_audit(world: World) -> CompletedProcess[str]:
-    """Run it; it may be beside the resolver."""
-    there = ["--home", str(world.resolver_home), *world.sets, _SHORTEST, _MEMORY]
-    clock = [] if world.scenery.own_clock else [_ONE_CLOCK]
-    return _run(world, "resolver", "audit", "--topics", "--json", *there, *clock)
+    """Run the audit; the resolver may run beside it."""
+    arguments = ["--home", str(world.resolver_home), *world.sets, _SHORTEST, _MEMORY]
+    clock = [] if world.kind.own_clock else [_ONE_CLOCK]
+    return _run(world, "resolver", "audit", "--topics", "--json", *arguments, *clock)
 
 
 def _run(world: World, *program: str) -> CompletedProcess[str]:

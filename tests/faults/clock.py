@@ -15,7 +15,7 @@ _FILE = "clock"
 
 
 def clock_environment(home: Path) -> dict[str, str]:
-    """Return what lets Kafka run by the clock of `home`: only its Java does, nothing around it."""
+    """Return the environment in which Kafka runs by the clock of `home`; only its Java does."""
     words = ["exec", "env", *(f"{name}={value}" for name, value in preloaded(home).items())]
     java = home / "java" / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def clock_environment(home: Path) -> dict[str, str]:
 
 
 def preloaded(home: Path) -> dict[str, str]:
-    """Return what lets a process run by the clock of `home`.
+    """Return the environment in which a process runs by the clock of `home`.
 
     Raises `FaultError` without a compiler.
     """
@@ -35,7 +35,7 @@ def preloaded(home: Path) -> dict[str, str]:
 
 
 def set_clock(home: Path, seconds: int) -> None:
-    """Set the clock so far ahead of the machine's, or behind it, at once."""
+    """Set the clock ahead of the machine's by some seconds, or behind it, at once."""
     file = home / _FILE
     file.touch()
     with file.open("r+b", buffering=0) as mapped:  # not a new file: this one is mapped

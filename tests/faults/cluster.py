@@ -30,7 +30,7 @@ _END_SECONDS = 3.0
 
 
 class _Copies(NamedTuple):
-    """Who leads a partition, has it, and has all of it."""
+    """The nodes that lead a partition, have it, and have all of it."""
 
     leader: int
     replicas: set[int]
@@ -53,12 +53,12 @@ class Cluster:
         preload: Callable[[Path], Mapping[str, str]] = lambda _home: {},
     ) -> None:
         ports = _free_ports()
-        inner = {node: (of.brokers, of.controller) for node, of in ports.items()}
+        inner = {node: (of_node.brokers, of_node.controller) for node, of_node in ports.items()}
         self.links = Links(inner) if links else None
         self.nodes: dict[int, Node] = {}
         for number in NODES:
             folder = home / f"node{number}"
-            seen = {to: _address(number, to, links) for to in NODES}
+            seen = {receiver: _address(number, receiver, links) for receiver in NODES}
             self.nodes[number] = Node(number, folder, ports, seen, keep, preload(folder))
         self.bootstrap = ",".join(node.address for node in self.nodes.values())
 
@@ -97,7 +97,7 @@ class Cluster:
     def knows(self, topics: Iterable[str]) -> bool:
         """Whether each node knows these topics: they hear of a new one at different times."""
         asked = [self._asking(node) for node in self.nodes.values()]
-        known = [one.list_topics(timeout=_ANSWER_SECONDS).topics for one in asked]
+        known = [admin.list_topics(timeout=_ANSWER_SECONDS).topics for admin in asked]
         return all(set(topics) <= of_node.keys() for of_node in known)
 
     def make_topic(self, topic: str, *on: int, partitions: int = 1) -> None:
@@ -106,7 +106,7 @@ class Cluster:
         The first node leads it.
         """
         new = NewTopic(topic, partitions, replica_assignment=[[*on]] * partitions, config=_ONE)
-        admin = self._admin()  # who waits for its answer keeps it
+        admin = self._admin()  # keep it while its answer is awaited
         admin.create_topics([new])[topic].result(_CREATE_SECONDS)
 
     def leader(self, topic: str, partition: int, besides: int = 0) -> int:
@@ -126,7 +126,7 @@ class Cluster:
     def is_whole(self) -> bool:
         """Whether every replica of every partition is in sync, and all nodes say the same.
 
-        What one says that is just starting, or that was cut off, may be of before.
+        A node that is just starting, or was cut off, may report an earlier state.
         """
         if not all(node.takes_clients for node in self.nodes.values()):
             return False
@@ -142,9 +142,9 @@ class Cluster:
         """Return who leads, has and is in sync of each partition, as one node has it."""
         topics = self._asking(node).list_topics(timeout=_ANSWER_SECONDS).topics
         return {
-            (name, number): _Copies(one.leader, {*one.replicas}, {*one.isrs})
+            (name, number): _Copies(partition.leader, {*partition.replicas}, {*partition.isrs})
             for name, topic in topics.items()
-            for number, one in topic.partitions.items()
+            for number, partition in topic.partitions.items()
         }
 
     def _partitions(self, topic: str, besides: int) -> dict[int, Any]:
@@ -155,26 +155,26 @@ class Cluster:
         return partitions
 
     def _admin(self, besides: int = 0) -> AdminClient:
-        return self._asking(*(one for one in self.nodes.values() if one.number != besides))
+        return self._asking(*(node for node in self.nodes.values() if node.number != besides))
 
     @staticmethod
     def _asking(*nodes: Node) -> AdminClient:
-        """Return a new client each time: one may remember what was before a node's end.
+        """Return a new client each time: an old one may remember the time before a node's end.
 
-        It may go on to ask other nodes too, as it hears of them.
+        It may ask other nodes too, once it hears of them.
         """
         asked = ",".join(node.address for node in nodes)
         return AdminClient({"bootstrap.servers": asked, "log_level": 0})
 
     def _format(self) -> None:
-        """Format what has never run: three at once, as that is mostly a JVM's start."""
+        """Format the nodes that never ran, all at once: it is mostly a JVM's start."""
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         new = [node for node in self.nodes.values() if not node.is_formatted]
         running = [node.format(cluster_id) for node in new]
         for formatting in running:
-            said, _ = formatting.communicate(timeout=_START_SECONDS)
+            output, _ = formatting.communicate(timeout=_START_SECONDS)
             if formatting.returncode:
-                raise BrokerError(f"a node of the cluster can't be formatted: {said.strip()}")
+                raise BrokerError(f"a node of the cluster can't be formatted: {output.strip()}")
 
     def _all_answer(self) -> bool:
         """Whether each node takes clients and knows the others, after it has mended its files."""
@@ -209,13 +209,13 @@ def offsets_of(group: str) -> tuple[str, int]:
 def coordinator_partition(key: str, partitions: int) -> int:
     """Return the partition of a coordinator's key, by Java's hash of strings."""
     encoded, hashed = key.encode("utf-16-be"), 0
-    for at in range(0, len(encoded), 2):
-        hashed = 31 * hashed + int.from_bytes(encoded[at : at + 2], "big") & 0xFFFFFFFF
+    for index in range(0, len(encoded), 2):
+        hashed = 31 * hashed + int.from_bytes(encoded[index : index + 2], "big") & 0xFFFFFFFF
     return (hashed & 0x7FFFFFFF) % partitions
 
 
-def _address(number: int, to: int, links: bool) -> str:
-    return link_address(number, to) if links and number != to else HOST
+def _address(number: int, receiver: int, links: bool) -> str:
+    return link_address(number, receiver) if links and number != receiver else HOST
 
 
 def _free_ports() -> dict[int, Ports]:

@@ -1,4 +1,4 @@
-"""Several at once: the resolver and Kafka, at each named point too, and two or more of all four."""
+"""Several faults at once: of the resolver and Kafka, or of two or more of all four processes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .process import Victim
 from .stops import halted
 from .world import World
 
-#: So long after its line both are killed now and then: a commit is under way, or just done.
+#: Most ms after the line until both are killed: a commit is under way, or just done.
 _AFTER_MS = 20.0
-#: For how long the resolver is without Kafka before it is killed, and its successor may be.
+#: Most seconds that the resolver is without Kafka before it is killed; its successor twice as long.
 _SECONDS = 3.0
 
 
@@ -61,8 +61,8 @@ def kill_both_at(point: Point) -> Fault:
 def kill_while_halted(world: World, chance: random.Random) -> Done:
     """Halt Kafka in a Kafka transaction, kill the resolver, and let Kafka go on.
 
-    Then it finds what the dead one asked it for, such as to commit, and what its successor asks,
-    which is started before that or after it.
+    Kafka then finds the requests of the dead resolver, such as a commit, and those of its
+    successor. The successor starts before Kafka goes on, or after.
     """
     doom = Doom(Point.WRITTEN, "none", signal.SIGSTOP)
     resolver, broker = _hit_broker(world, doom)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from resolver.errors import FaultError
+from .fault_error import FaultError
 
 
 def compiled(source: Path, library: Path, purpose: str) -> Path:

@@ -24,51 +24,51 @@ from resolver.settings import Settings
 from resolver.views.rows import rows_of
 
 #: Topic, partition, offset.
-Place = tuple[str, int, int]
-_PLACES = (
+RecordPosition = tuple[str, int, int]
+_POSITIONS = (
     "SELECT source_topic AS topic, source_partition AS partition, source_offset AS offset FROM t"
 )
 _READ_SECONDS = 1.0
 _EXAMPLES = 5
 
 
-def compare(stored: set[Place], landed: Counter[Place]) -> list[str]:
+def compare(stored: set[RecordPosition], landed: Counter[RecordPosition]) -> list[str]:
     """Return what is wrong, a line each."""
     kinds = {
         "not landed": stored - landed.keys(),
         "landed, and not there": landed.keys() - stored,
-        "landed more than once": {place for place, count in landed.items() if count > 1},
+        "landed more than once": {position for position, count in landed.items() if count > 1},
     }
     return [
-        f"{len(places)} {kind}, such as {', '.join(map(_said, sorted(places)[:_EXAMPLES]))}"
-        for kind, places in kinds.items()
-        if places
+        f"{len(positions)} {kind}, such as {_examples(positions)}"
+        for kind, positions in kinds.items()
+        if positions
     ]
 
 
-def _said(place: Place) -> str:
-    return ":".join(map(str, place))
+def _examples(positions: set[RecordPosition]) -> str:
+    return ", ".join(":".join(map(str, position)) for position in sorted(positions)[:_EXAMPLES])
 
 
-def _stored(settings: Settings) -> set[Place]:
+def _stored(settings: Settings) -> set[RecordPosition]:
     pattern = topics_pattern(Names(settings.topic_prefix))
     topics = matching_topics(admin_client(settings), pattern)
     in_large_fetches = replace(settings, kafka={"fetch.message.max.bytes": str(WHOLE_BYTES)})
-    half, found = Names(settings.topic_prefix).half, set[Place]()
+    half, positions = Names(settings.topic_prefix).half, set[RecordPosition]()
     with Reader(in_large_fetches, topics) as reader:
         while not reader.reached_end:
-            found.update(
-                (one.topic, one.partition, one.offset)
-                for one in reader.read(_READ_SECONDS)
-                if one.topic != half or not is_half_fence(one.headers)
+            positions.update(
+                (read.topic, read.partition, read.offset)
+                for read in reader.read(_READ_SECONDS)
+                if read.topic != half or not is_half_fence(read.headers)
             )
-    return found
+    return positions
 
 
-def _landed(tables: Path) -> Iterator[Place]:
+def _landed(tables: Path) -> Iterator[RecordPosition]:
     for table in TABLES:
-        places = rows_of(DeltaTable(tables / table.name), _PLACES)
-        yield from ((row["topic"], row["partition"], row["offset"]) for row in places)
+        positions = rows_of(DeltaTable(tables / table.name), _POSITIONS)
+        yield from ((row["topic"], row["partition"], row["offset"]) for row in positions)
 
 
 def main(tables: str, servers: str) -> int:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from resolver.errors import AuditError, FaultError
+from resolver.errors import AuditError
 from resolver.up.home import Home
 
 from .audit import run_audit
 from .fault import Done, Fault
+from .fault_error import FaultError
 from .kills import kill
-from .remedy import heed
+from .remedy import follow
 from .world import World
 
 _SECONDS_BEHIND = (3.0, 8.0)
@@ -32,8 +33,8 @@ def damaged(find: Find, *spoils: Spoil) -> Fault:
 
     def fault(world: World, chance: random.Random) -> Done:
         what, _ = _spoil(world, chance, find, spoils)
-        said = world.start_heeding()
-        return Done(what, " / ".join(said) or "recovered")
+        refusals = world.start_following_refusals()
+        return Done(what, " / ".join(refusals) or "recovered")
 
     return fault
 
@@ -41,15 +42,15 @@ def damaged(find: Find, *spoils: Spoil) -> Fault:
 def unreadable_rows(*spoils: Spoil) -> Fault:
     """Return the fault of a table whose rows can't be read.
 
-    Land, which only adds, need not notice. Who reads them does: the audit names the file, and what
-    to do. Then the table lands again.
+    Land only adds rows, and need not notice. The audit reads them: it names the file and what to
+    do. Then the table lands again.
     """
 
     def fault(world: World, chance: random.Random) -> Done:
         what, file = _spoil(world, chance, rows, spoils)
-        said = _see_named(file, run_audit(world))
-        heed(said, world.resolver_home)
-        return Done(what, " / ".join([said, *world.start_heeding()]))
+        refusal = _see_named(file, run_audit(world))
+        follow(refusal, world.resolver_home)
+        return Done(what, " / ".join([refusal, *world.start_following_refusals()]))
 
     return fault
 
@@ -68,10 +69,12 @@ def _spoil(
 
 
 def _see_named(file: Path, audited: CompletedProcess[str]) -> str:
-    said = audited.stderr.strip().rpartition("\n")[-1]  # what Spark says stands before it
-    if audited.returncode != AuditError.exit_code or file.name not in said:
-        raise FaultError(f"{file} is spoilt; the audit ended with {audited.returncode}: {said}")
-    return said
+    error_line = audited.stderr.strip().rpartition("\n")[-1]  # what Spark says stands before it
+    if audited.returncode != AuditError.exit_code or file.name not in error_line:
+        raise FaultError(
+            f"{file} is spoilt; the audit ended with {audited.returncode}: {error_line}"
+        )
+    return error_line
 
 
 def restored(checkpoint: str, spark: str) -> Fault:
@@ -93,10 +96,10 @@ def restored(checkpoint: str, spark: str) -> Fault:
         done = _last(home / spark / "commits")
         shutil.rmtree(home / checkpoint)
         copy.rename(home / checkpoint)
-        said = world.start_heeding()
-        if not said:
+        refusals = world.start_following_refusals()
+        if not refusals:
             raise FaultError(f"{checkpoint} of batch {planned} is taken, after batch {done}")
-        return Done(f"a copy of batch {planned}, after batch {done}", " / ".join(said))
+        return Done(f"a copy of batch {planned}, after batch {done}", " / ".join(refusals))
 
     return fault
 
@@ -113,12 +116,15 @@ def newest(folders: str) -> Find:
 
 
 def state(home: Home) -> list[Path]:
-    """Find what the next batch begins with: a killed one may have left newer state, not read."""
+    """Find the state that the next batch begins with; a killed batch may have left newer state."""
     version = _last(home.resolve_checkpoint / "spark/commits") + 1
     folders = sorted(home.path.glob("checkpoints/resolve/spark/state/0/[0-9]"))
     snapshots = [folder / f"{version}.zip" for folder in folders]
-    found = [one if one.exists() else one.with_suffix(".changelog") for one in snapshots]
-    return [file for file in found if file.exists()]
+    state_files = [
+        snapshot if snapshot.exists() else snapshot.with_suffix(".changelog")
+        for snapshot in snapshots
+    ]
+    return [file for file in state_files if file.exists()]
 
 
 def _last(folder: Path) -> int:
@@ -138,8 +144,8 @@ def files(pattern: str) -> Find:
     """Find files of a home; not those that only Hadoop looks at."""
 
     def find(home: Home) -> list[Path]:
-        found = sorted(home.path.glob(pattern))
-        return [file for file in found if file.is_file() and not file.name.startswith(".")]
+        matches = sorted(home.path.glob(pattern))
+        return [file for file in matches if file.is_file() and not file.name.startswith(".")]
 
     return find
 
@@ -151,10 +157,10 @@ def named(name: str) -> Find:
 
 def rows(home: Home) -> list[Path]:
     """Find the files that tables consist of now: compaction leaves behind what it has read."""
-    found = []
+    row_files = []
     for log in home.tables.glob("*/_delta_log"):
-        found += [log.parent / part for part in _parts(sorted(log.glob("*.json")))]
-    return sorted(found)
+        row_files += [log.parent / part for part in _parts(sorted(log.glob("*.json")))]
+    return sorted(row_files)
 
 
 def _parts(commits: list[Path]) -> set[str]:

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from resolver.broker.guard import Guarded
-from resolver.errors import FaultError
+
+from .fault_error import FaultError
 
 _MOUNT = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && exec sleep infinity'
 _SIZE = "400m"

@@ -28,10 +28,10 @@ HIT = "hit at: "
 
 @dataclass(frozen=True)
 class Doom:
-    """A signal at the next line of a point, or so long after it; `table`: of which table's rows.
+    """A signal at the next line of a point, or `after_ms` later; `table`: of which table's rows.
 
-    First it hits the `others`, other processes by their ids; then `all` that the process has
-    started and itself, only its `python`, only Spark's `jvm`, or `none` of these.
+    First it hits the `others`, other processes by their ids. Then it hits `all` that the process
+    has started and itself, only its `python`, only Spark's `jvm`, or `none` of these.
     """
 
     point: Point

@@ -15,7 +15,7 @@ from pathlib import Path
 from resolver.demo.reading import Read
 
 from .load import FORBIDDEN, PARTITIONS, SMALL, TOPICS, UNDELIVERED, name_of
-from .sent_log import COMMIT, ROLLBACK, LoadLedger
+from .sent_log import COMMIT, ROLLBACK, SentLog
 
 _TOPICS = (*TOPICS, SMALL, FORBIDDEN)
 #: The key of a message that was never found: no partition has it.
@@ -26,13 +26,13 @@ _POLLER = 0
 class History:
     """Written as it happens; each visit of a world reads the topics again, and writes it again.
 
-    The value of a message is its number in the load's ledger, its key the partition it is in.
+    The value of a message is its number in the load's sent log, its key the partition it is in.
     """
 
-    def __init__(self, file: Path, ledger: LoadLedger) -> None:
+    def __init__(self, file: Path, sent_log: SentLog) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("w")
-        self._ledger = ledger
+        self._sent_log = sent_log
         self._began, self._operations = time.monotonic_ns(), 0
         self._read_to = {"sent": 0, "decided": 0}
         self._number: dict[str, int] = {}
@@ -43,13 +43,13 @@ class History:
         self._open: dict[str, int] = {}
         self._free: list[int] = []
         self._processes = 1
-        self._found: dict[str, int] = {}
+        self._key_of: dict[str, int] = {}
 
     def take(self, reads: Iterable[Read]) -> None:
-        """Take records, until the end; the ledger is read after them, so it knows them all."""
+        """Take records, until the end; the sent log is read after them, so it knows them all."""
         if self._file.closed:
             return
-        self._read_ledger()
+        self._read_sent_log()
         messages = [read for read in reads if read.topic in _TOPICS]
         if not messages:
             return
@@ -63,13 +63,13 @@ class History:
         """End what is open. `is_drained`: what was committed and not found by now is lost."""
         if self._file.closed:
             return
-        self._read_ledger()
+        self._read_sent_log()
         for name in list(self._open):
             self._complete(name, self._fate(name, is_drained))
         self._file.close()
 
     def _fate(self, name: str, is_drained: bool) -> str:
-        """Return how a send has ended, as far as the load's ledger knows."""
+        """Return how a send has ended, as far as the load's sent log knows."""
         decided = self._decided.get(name)
         if decided == ROLLBACK or name in self._undeliverable:
             return "fail"
@@ -78,14 +78,14 @@ class History:
         # Where nothing was decided nobody can decide any more.
         return "ok" if decided == COMMIT else "fail"
 
-    def _read_ledger(self) -> None:
-        for number, sent in self._ledger.sent_after(self._read_to["sent"]):
+    def _read_sent_log(self) -> None:
+        for number, sent in self._sent_log.sent_after(self._read_to["sent"]):
             self._read_to["sent"] = self._number[sent.name] = number
             if sent.fate in UNDELIVERED:
                 self._undeliverable.add(sent.name)
             self._open[sent.name] = self._free.pop() if self._free else self._new_process()
             self._write("invoke", "send", f"[[:send {NOWHERE} {number}]]", self._open[sent.name])
-        for number, decided in self._ledger.decided_after(self._read_to["decided"]):
+        for number, decided in self._sent_log.decided_after(self._read_to["decided"]):
             self._read_to["decided"] = number
             self._decided[decided.name] = decided.outcome
 
@@ -101,7 +101,7 @@ class History:
             pairs = []
             for message in of_key:
                 name = name_of(message.headers)
-                self._found.setdefault(name, key)
+                self._key_of.setdefault(name, key)
                 pairs.append(f"[{message.offset} {self._number[name]}]")
             logs.append(f"{key} [{' '.join(pairs)}]")
         self._write("ok", "poll", f"[[:poll {{{', '.join(logs)}}}]]", _POLLER)
@@ -110,7 +110,7 @@ class History:
         process = self._open.pop(name)
         if kind != "info":  # Jepsen's process is over then
             self._free.append(process)
-        key = self._found.get(name, NOWHERE)
+        key = self._key_of.get(name, NOWHERE)
         self._write(kind, "send", f"[[:send {key} [nil {self._number[name]}]]]", process)
         self._decided.pop(name, None)
 

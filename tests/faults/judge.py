@@ -1,4 +1,4 @@
-"""The judge: the load's ledger against what a `read_committed` consumer finds in the topics.
+"""The judge: the load's sent log against what a `read_committed` consumer finds in the topics.
 
 What must not be (a second message, one that nobody decided to commit) is seen as soon as it is
 read. What must be is waited for: `open` has the halves whose story is not yet complete.
@@ -14,7 +14,7 @@ from resolver.protocol.names import FAST, HALF_HEADERS, HALF_OFFSET, OUTPUT_HEAD
 
 from .load import SILENT, UNDECIDED, UNDELIVERED, Fate, name_of
 from .order import KeyOrder, Order
-from .sent_log import COMMIT, LoadLedger, Sent, Stored, digest
+from .sent_log import COMMIT, Sent, SentLog, Stored, digest
 
 _OURS = HALF_HEADERS | OUTPUT_HEADERS
 
@@ -48,15 +48,15 @@ class Judge:
     """Takes records in any order between the topics, each topic's as Kafka gives them.
 
     Halves are known as `queue:offset`, messages by the name that the load gave them. Of a story
-    that is complete only place and name are kept, to know a double by.
+    that is complete only these two are kept, to know a double by.
 
-    `in_topics` is False where only the ledger has halves: none of them is fast.
+    `in_topics` is False where only the sent log has halves: none of them is fast.
     """
 
     def __init__(
-        self, ledger: LoadLedger, names: Names, queues: int = 4, in_topics: bool = True
+        self, sent_log: SentLog, names: Names, queues: int = 4, in_topics: bool = True
     ) -> None:
-        self._ledger = ledger
+        self._sent_log = sent_log
         self._names = names
         self._in_topics = in_topics
         self._read_to = {"sent": 0, "stored": 0, "decided": 0, "committed": 0}
@@ -131,8 +131,8 @@ class Judge:
         return half in self._delivered and not self._fast.get(half)
 
     def take(self, reads: list[Read]) -> None:
-        """Take records; the ledger is read after them, so it knows what they come from."""
-        self._read_ledger()
+        """Take records; the sent log is read after them, so it knows what they come from."""
+        self._read_sent_log()
         touched = {self._take(read) for read in reads}
         for half in touched & self.open:
             self._complete(half)
@@ -150,29 +150,29 @@ class Judge:
             return "a message without its outcome"
         return "still open"
 
-    def _read_ledger(self) -> None:
-        for number, sent in self._ledger.sent_after(self._read_to["sent"]):
+    def _read_sent_log(self) -> None:
+        for number, sent in self._sent_log.sent_after(self._read_to["sent"]):
             self._sent[sent.name] = sent
             self._read_to["sent"] = number
-        for number, stored in self._ledger.stored_after(self._read_to["stored"]):
+        for number, stored in self._sent_log.stored_after(self._read_to["stored"]):
             self._read_to["stored"] = number
             self._see_let_go(stored.name, "acknowledged")
             if stored.half in self._ended:
                 continue  # the load was halted before it could write it down
             self._begin(stored.half, stored.name)
             self._stored[stored.name] = stored
-        for number, decided in self._ledger.decided_after(self._read_to["decided"]):
+        for number, decided in self._sent_log.decided_after(self._read_to["decided"]):
             self._see_let_go(decided.name, decided.outcome)
             self._decided[decided.name] = decided.outcome
             self._read_to["decided"] = number
-        for number, committed in self._ledger.committed_after(self._read_to["committed"]):
+        for number, committed in self._sent_log.committed_after(self._read_to["committed"]):
             self._order_of_key.committed(committed.name, committed.ordering, number)
             self._read_to["committed"] = number
 
-    def _see_let_go(self, name: str, said: str) -> None:
+    def _see_let_go(self, name: str, event: str) -> None:
         """See that the load does not go on with what has ended without it."""
         if name in self._let_go:
-            self.verdict.lost.append(f"{name}: {said}, and rolled back before")
+            self.verdict.lost.append(f"{name}: {event}, and rolled back before")
 
     def _begin(self, half: str, name: str) -> None:
         known = self._name_of.setdefault(half, name)
@@ -190,29 +190,35 @@ class Judge:
                 self._begin(half, name)
             if half in self.open:
                 self._fast[half] = read.header(FAST) is not None
-                self._take_place(half, self._early.pop(half, None))
+                self._note_order(half, self._early.pop(half, None))
             return half
         if read.topic == self._names.resolution:
-            said = decode_resolution(read.value)
-            half = f"{said.queue}:{said.offset}"
-            self._resolve(half, said.outcome.value)
+            resolution = decode_resolution(read.value)
+            half = f"{resolution.queue}:{resolution.offset}"
+            self._resolve(half, resolution.outcome.value)
             if half in self._fast:
-                self._take_place(half, said)
+                self._note_order(half, resolution)
             else:
-                self._early[half] = said
-            self.ahead_seconds = (said.stored_at - said.born_at) // 1_000
+                self._early[half] = resolution
+            self.ahead_seconds = (resolution.stored_at - resolution.born_at) // 1_000
             return half
         half = read.header(HALF_OFFSET) or f"{read.topic}:{read.partition}:{read.offset}"
         self._find(half, read)
         return half
 
-    def _take_place(self, half: str, said: Resolution | None) -> None:
+    def _note_order(self, half: str, resolution: Resolution | None) -> None:
         """Note where a message must stand. A fast half's may stand anywhere: its end may wait."""
-        if said is None or said.outcome is not Outcome.COMMIT or said.op_offset is None:
+        if (
+            resolution is None
+            or resolution.outcome is not Outcome.COMMIT
+            or resolution.op_offset is None
+        ):
             return
         is_fast = self._fast[half]
-        self._see_order(self._order_of_queue.number(half, None if is_fast else said.op_offset))
-        if is_fast or said.source is not Source.END:
+        self._see_order(
+            self._order_of_queue.number(half, None if is_fast else resolution.op_offset)
+        )
+        if is_fast or resolution.source is not Source.END:
             self._unordered.add(half)
 
     def _resolve(self, half: str, outcome: str) -> None:
@@ -241,8 +247,7 @@ class Judge:
         self.topics.add(read.topic)
         lane = (half.partition(":")[0], read.topic, read.partition)
         self._see_order(self._order_of_queue.message(half, lane))
-        found = self._order_of_key.message(half, name, read.topic, read.partition)
-        self.verdict.wrong += found
+        self.verdict.wrong += self._order_of_key.message(half, name, read.topic, read.partition)
         if self._decided.get(name) != COMMIT:
             decided = self._decided.get(name, "nothing")
             self.verdict.wrong.append(f"{half}: delivered, and the load decided {decided}")
@@ -272,8 +277,8 @@ class Judge:
             return
         fate = self._sent[name].fate
         if fate == Fate.COMMIT.name:
-            self.slowest = max(self.slowest, received_at - max(self._since, stored.at))
-        if self.recovery is not None or stored.at <= self._since:
+            self.slowest = max(self.slowest, received_at - max(self._since, stored.known_at))
+        if self.recovery is not None or stored.known_at <= self._since:
             return
         if not self._by_check or fate in SILENT:
             self._flowing |= {half.partition(":")[0], read.topic}
@@ -283,8 +288,8 @@ class Judge:
     def _complete(self, half: str) -> None:
         """End a half's story if it has an outcome and the message, if any, that goes with it."""
         outcome = self._outcomes.get(half)
-        found = self._delivered if outcome == Outcome.COMMIT.value else self._given_up
-        if outcome is None or (outcome != Outcome.ROLLBACK.value and half not in found):
+        with_message = self._delivered if outcome == Outcome.COMMIT.value else self._given_up
+        if outcome is None or (outcome != Outcome.ROLLBACK.value and half not in with_message):
             return
         if half not in self._fast:
             return  # the half itself was not read yet

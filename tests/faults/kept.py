@@ -1,4 +1,4 @@
-"""What a world is gone on with after an interruption: its resolver's home and settings."""
+"""What a world keeps over an interruption: its resolver's home and settings."""
 
 from __future__ import annotations
 

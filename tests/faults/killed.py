@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 from resolver.broker.recovery import needs_recovery
-from resolver.errors import FaultError
 
+from .fault_error import FaultError
 from .process import Victim
 from .world import World
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from resolver.errors import FaultError
 from resolver.spark.points import Point
 
 from .doomed import Doom
 from .fault import Done, Fault
+from .fault_error import FaultError
 from .killed import see_alive, see_cut_short, see_dead, see_killed
 from .world import World
 
 #: Per cent: the machine, the driver's Python, Spark's JVM.
 _VICTIMS = {"all": 60, "python": 20, "jvm": 20}
-#: At a point, which Python would go on from if only the JVM were killed.
+#: The same at a point. The JVM is not killed alone: Python would go on from there.
 _VICTIMS_AT_A_POINT = {"all": 70, "python": 30}
 _KILLED_WHILE_STARTING = 0.2
-#: Land's first batch takes longer than most of the resolver's lives here: it is waited for.
+#: Share of kills that wait for land's first batch: it takes longer than most resolvers live here.
 _KILLED_WHILE_LANDING = 0.2
 _LANDING_SECONDS = 10.0
 _ATTEMPTS = 5
-#: Spark's workers are at work for so long, when a batch is decided.
+#: Most ms after the line in which a batch is decided: Spark's workers are at work then.
 _DECIDING_MS = 200.0
 
 
@@ -76,7 +76,7 @@ def kill_workers(world: World, chance: random.Random) -> Done:
     if not workers:
         raise FaultError("the resolver has no workers")
     after_ms, before = chance.uniform(0, _DECIDING_MS), len(resolver.hits)
-    others = [one.pid for one in workers]
+    others = [worker.pid for worker in workers]
     world.doom(Doom(Point.DECIDING, "none", others=others, after_ms=after_ms))
     world.until(lambda: len(resolver.hits) > before, "the resolver does not come to the point")
     world.mark()
@@ -143,5 +143,5 @@ def restart_broker(world: World) -> str:
 
 
 def _drawn(shares: Mapping[str, int], chance: random.Random) -> str:
-    (one,) = chance.choices(list(shares), list(shares.values()))
-    return one
+    (choice,) = chance.choices(list(shares), list(shares.values()))
+    return choice

@@ -32,11 +32,11 @@ from resolver.producer.transaction import Transaction
 from resolver.protocol import Element, HalfId, Names, Op, Record, TransactionStatus
 
 from .partitioner import java_partition
-from .scenery import SHORTENED
-from .sent_log import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+from .sent_log import COMMIT, ROLLBACK, Sent, SentLog, digest
+from .world_kind import SHORTENED
 
-#: Names the ledger's file.
-LEDGER = "FAULTS_LEDGER"
+#: Environment variable with the file of the sent log.
+SENT_LOG = "FAULTS_SENT_LOG"
 GROUP = "faults"
 TOPICS = ("faults.one", "faults.two")
 PARTITIONS = 4
@@ -48,7 +48,7 @@ NOWHERE = "faults.nowhere"
 #: Real topic that the group may not publish to, and the settings that say so.
 FORBIDDEN = "forbidden"
 PERMITTED = f'[groups.{GROUP}]\ntopics = ["faults.*"]\n'
-#: The header that says which message of the ledger one is.
+#: Header with the name by which the sent log knows a message.
 NAME = "name"
 #: Of a half that has an immunity of its own.
 IMMUNITY_SECONDS = 3
@@ -57,7 +57,7 @@ IMMUNITY_MS = SHORTENED["transaction_timeout_ms"]
 #: Keys by which messages are ordered: so few that each soon has several.
 KEYS = 50
 _THREADS = 32
-#: A transaction has begun and is not decided for so long: a kill finds some there.
+#: Seconds from the half to the decision: a kill finds some transactions there.
 _THINKING_SECONDS = (0.0, 0.1)
 _PAUSE_SECONDS = 0.5
 
@@ -112,27 +112,27 @@ _CHOOSES = 0.05
 _IS_IMMUNE = 0.05
 #: Longest wait for the acknowledgement of a half that the load stores by itself.
 _STORED_SECONDS = 10.0
-#: By so much an end is too late, at most.
+#: Most seconds by which an end is too late.
 _LATE_SECONDS = 0.3
-_SAID = {
+_STATUS_OF = {
     COMMIT: TransactionStatus.COMMIT_MESSAGE,
     ROLLBACK: TransactionStatus.ROLLBACK_MESSAGE,
 }
 
 
 class Answers(TransactionListener):
-    """Answers from the ledger; what was not decided is rolled back here and now."""
+    """Answers from the sent log; what was not decided is rolled back here and now."""
 
     def __init__(self) -> None:
-        self._ledger = LoadLedger(Path(os.environ[LEDGER]))
+        self._sent_log = SentLog(Path(os.environ[SENT_LOG]))
 
     def check_local_transaction(self, message: Message) -> TransactionStatus:
         """Settle it: what is decided here, a slow local transaction can't decide otherwise."""
         name = name_of(message.headers)
-        fate = self._ledger.fate(name)
+        fate = self._sent_log.fate(name)
         if fate == Fate.UNKNOWN.name or (fate == Fate.COMMIT_LATE.name and message.check_times < 2):
             return TransactionStatus.UNKNOWN
-        return _SAID[self._ledger.decide(name, ROLLBACK)]
+        return _STATUS_OF[self._sent_log.decide(name, ROLLBACK)]
 
 
 class Stored(NamedTuple):
@@ -158,7 +158,7 @@ class Load:
     def __init__(
         self,
         producers: Producers,
-        ledger: LoadLedger,
+        sent_log: SentLog,
         rate: float,
         fast: float = 0,
         topics: Sequence[str] = TOPICS,
@@ -167,7 +167,7 @@ class Load:
         self._producers = producers
         self._raw = producers.raw
         self._fast = fast
-        self._ledger = ledger
+        self._sent_log = sent_log
         self._rate = rate
         self._topics = topics
         self._keys = keys
@@ -209,12 +209,12 @@ class Load:
     def _transact(self, fate: Fate, message: Message) -> None:
         name = name_of(message.headers)
         content = digest(message.topic, message.key, message.body, message.headers)
-        self._ledger.sent(Sent(name, fate.name, content, partition_of(message)))
+        self._sent_log.sent(Sent(name, fate.name, content, partition_of(message)))
         is_fast = random.random() < self._fast  # noqa: S311
         producer = self._producers.fast if is_fast else self._producers.ordinary
         foreign = fate is Fate.NOT_PERMITTED
         transaction = self._store(message) if foreign else producer.begin(message)
-        self._ledger.stored(name, transaction.message.half_offset)
+        self._sent_log.stored(name, transaction.message.half_offset)
         time.sleep(random.uniform(*_THINKING_SECONDS))  # noqa: S311
         # No order is promised between fast messages and others.
         self._end(fate, name, transaction, None if is_fast else message.queue_key)
@@ -242,13 +242,13 @@ class Load:
         if fate.name in UNDECIDED:
             return
         wanted = ROLLBACK if fate in (Fate.ROLLBACK, Fate.ROLLBACK_SILENTLY) else COMMIT
-        outcome = self._ledger.decide(name, wanted)
+        outcome = self._sent_log.decide(name, wanted)
         if fate.name in SILENT:
             return
         if fate is Fate.TOO_LATE:
             time.sleep(IMMUNITY_SECONDS + random.uniform(0, _LATE_SECONDS))  # noqa: S311
         if isinstance(transaction, Stored):
-            self._say(transaction, _SAID[outcome])
+            self._say(transaction, _STATUS_OF[outcome])
         elif outcome == ROLLBACK:
             transaction.rollback()
         elif fate is Fate.OPERATOR:
@@ -264,7 +264,7 @@ class Load:
             transaction.commit()
             return
         with self._turn_of_key[order]:
-            self._ledger.committed(name, order)
+            self._sent_log.committed(name, order)
             transaction.commit()
 
     def _say(
@@ -301,7 +301,8 @@ def random_message(
         body = bytes(2 * SMALL_BYTES)
     if fate is Fate.NOT_PERMITTED:
         topic = FORBIDDEN
-    # Whose first end is then too late would end by its second, were that stored by another clock.
+    # A conflict has no own immunity: its first end could be late, and its second in time after a
+    # step of the clock.
     may_be_immune = fate is not Fate.CONFLICT
     is_immune = fate is Fate.TOO_LATE or (may_be_immune and chance.random() < _IS_IMMUNE)
     immunity = IMMUNITY_SECONDS if is_immune else None
@@ -329,7 +330,7 @@ def partition_of(message: Message) -> int | None:
 
 
 def name_of(headers: object) -> str:
-    """Return the name by which the ledger knows a message; empty where it has none."""
+    """Return the name by which the sent log knows a message; empty where it has none."""
     named = dict(headers or ()).get(NAME)  # type: ignore[call-overload]
     return named.decode() if named else ""
 
@@ -348,20 +349,20 @@ def main() -> None:
     )
     parser.add_argument("--keys", type=int, default=KEYS, help="keys that order messages")
     parser.add_argument("--fast", type=float, default=0, help="share of fast commits, 0 to 1")
-    given = parser.parse_args()
+    options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    ledger = LoadLedger(Path(os.environ[LEDGER]))
+    sent_log = SentLog(Path(os.environ[SENT_LOG]))
     # The agent runs beside the load: it answers while the load is down. The producers let through
     # what does not fit: what becomes of that is looked at.
-    options: dict[str, Any] = {"checks_elsewhere": True, "check_real_topics": False}
-    producer = partial(TransactionProducer, GROUP, given.bootstrap_servers, **options)
-    fast_options: dict[str, Any] = {"fast": given.fast > 0, "fast_immunity_ms": IMMUNITY_MS}
+    producer_options: dict[str, Any] = {"checks_elsewhere": True, "check_real_topics": False}
+    producer = partial(TransactionProducer, GROUP, options.bootstrap_servers, **producer_options)
+    fast_options: dict[str, Any] = {"fast": options.fast > 0, "fast_immunity_ms": IMMUNITY_MS}
     with until_stopped(), producer() as ordinary, producer(**fast_options) as fast:
         print(f"ready: group={GROUP}", flush=True)
-        raw = {"bootstrap.servers": given.bootstrap_servers, "enable.idempotence": True}
+        raw = {"bootstrap.servers": options.bootstrap_servers, "enable.idempotence": True}
         producers = Producers(ordinary, fast, Producer({**raw, "logger": _log}))
-        topics = [*TOPICS, *given.also]
-        Load(producers, ledger, given.rate, given.fast, topics, given.keys).run()
+        topics = [*TOPICS, *options.also]
+        Load(producers, sent_log, options.rate, options.fast, topics, options.keys).run()
 
 
 if __name__ == "__main__":

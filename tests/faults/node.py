@@ -165,7 +165,7 @@ class Node:
         os.kill(self.pid, signal.SIGCONT)
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:
-        """Stop it in order, so that Kafka knows at once; after so many seconds kill it."""
+        """Stop it in order, so that Kafka knows at once; kill it after `seconds`."""
         if self._process is not None:
             process, self._process = self._process, None
             process.stop(seconds)
@@ -191,7 +191,7 @@ def properties_of(number: int, ports: Mapping[int, Ports]) -> dict[str, object]:
     What decides how soon Kafka notices anything is as Kafka has it by default.
     """
     own = ports[number]
-    voters = [f"{node}@{host_of(node)}:{of.controller}" for node, of in ports.items()]
+    voters = [f"{node}@{host_of(node)}:{of_node.controller}" for node, of_node in ports.items()]
     return {
         "process.roles": "broker,controller",
         "node.id": number,

@@ -40,7 +40,7 @@ class Order:
 
     def _judge(self, lane: Lane) -> list[str]:
         """Judge the messages of a lane up to the first whose number is not known yet."""
-        halves, found = self._halves[lane], []
+        halves, out_of_order = self._halves[lane], []
         while halves and halves[0] in self._number_of:
             half = halves.popleft()
             del self._lane_of[half]
@@ -48,9 +48,9 @@ class Order:
             if number is None:
                 continue
             if number < self._last.get(lane, 0):
-                found.append(half)
+                out_of_order.append(half)
             self._last[lane] = max(number, self._last.get(lane, 0))
-        return found
+        return out_of_order
 
 
 class KeyOrder:
@@ -65,7 +65,7 @@ class KeyOrder:
         #: Ordering key and number of each commit; the numbers of a key follow its commits.
         self._committed: dict[str, tuple[bytes, int]] = {}
         #: Halves whose message was found.
-        self._found: set[str] = set()
+        self._with_message: set[str] = set()
         #: Messages that were judged, or will be once those before them are.
         self.judged = 0
 
@@ -78,21 +78,21 @@ class KeyOrder:
         if name not in self._committed:
             return []
         ordering, _ = self._committed[name]
-        self._found.add(half)
+        self._with_message.add(half)
         expected, wrong = java_partition(ordering, self._queues), []
         if half.partition(":")[0] != str(expected):
             wrong.append(f"{half}: its ordering key belongs in queue {expected}")
-        return wrong + _said(self._order.message(half, (ordering, topic, partition)))
+        return wrong + _described(self._order.message(half, (ordering, topic, partition)))
 
     def ended(self, half: str, name: str, by_application: bool) -> list[str]:
         """Take the end of a half, whose message was found if there is one; return what is wrong."""
         _, number = self._committed.pop(name, (b"", 0))
-        if half not in self._found:
+        if half not in self._with_message:
             return []
-        self._found.discard(half)
+        self._with_message.discard(half)
         self.judged += by_application
-        return _said(self._order.number(half, number if by_application else None))
+        return _described(self._order.number(half, number if by_application else None))
 
 
-def _said(halves: list[str]) -> list[str]:
+def _described(halves: list[str]) -> list[str]:
     return [f"{half}: behind a message with a later commit of its key" for half in halves]

@@ -1,6 +1,6 @@
 """The order of keys: a quick load of many keys, the resolver killed again and again.
 
-Every commit of a key waits until the commit of that key before it was said. The judge of the world
+A commit of a key waits until the key's commit before it was handed over. The judge of the world
 then looks at each partition: a key's messages stand there in the order of their commits.
 """
 
@@ -10,27 +10,27 @@ import random
 import shutil
 from pathlib import Path
 
-from resolver.errors import FaultError
 from resolver.up.home import Home
 
 from .audit import audit
+from .fault_error import FaultError
 from .kills import kill_resolver_at
 from .points import RESOLVE_POINTS
 from .process import Victim
-from .scenery import Scenery
 from .stopping import told_to_stop
 from .world import World
+from .world_kind import WorldKind
 
 #: Kills of the resolver, unless another number is asked for.
 KILLS = 20
 #: Keys of the load.
 KEYS = 1_000
-#: Until so many more are committed: at a slow rate on a busy machine.
+#: Longest wait in seconds for commits, at a slow rate on a busy machine.
 _COMMITTED_SECONDS = 7_200.0
 
 
 class OrderedWorld(World):
-    """A world whose load has many keys; land runs at its end only, to leave the machine to it."""
+    """A world whose load has many keys; land runs at the end, so the load has the machine."""
 
     def start_load(self, *more: str) -> None:
         super().start_load(f"--keys={KEYS}", *more)
@@ -48,8 +48,8 @@ def ordered(home: Path, commits: int, kills: int, rate: float, seed: int, lock: 
     chance = random.Random(seed)  # noqa: S311 - repeatable is what it is for
     shutil.rmtree(home / "ordered", ignore_errors=True)
     with (
-        told_to_stop() as told,
-        OrderedWorld(home / "ordered", Scenery(fast=0), rate, lock, told) as world,
+        told_to_stop() as stop_requested,
+        OrderedWorld(home / "ordered", WorldKind(fast=0), rate, lock, stop_requested) as world,
     ):
         for number in range(1, kills + 1):
             _await_commits(world, commits * number // (kills + 1))
@@ -58,11 +58,11 @@ def ordered(home: Path, commits: int, kills: int, rate: float, seed: int, lock: 
             print(f"{world.committed():,} committed: {done.what}, {done.proof}", flush=True)
         _await_commits(world, commits)
         world.drain()
-        said = audit(world, "ordered")
+        audited = audit(world, "ordered")
     judge = world.judge
     # Ends by check are not judged; were they most, little would be shown.
-    if not judge.verdict.holds or said.exit_code or judge.in_order < commits // 2:
-        raise FaultError(f"{judge.in_order} in order; {judge.verdict}; audit: {said}")
+    if not judge.verdict.holds or audited.exit_code or judge.in_order < commits // 2:
+        raise FaultError(f"{judge.in_order} in order; {judge.verdict}; audit: {audited}")
     return (
         f"{judge.in_order:,} commits of {KEYS:,} keys stand in their order, after {kills} kills; "
         f"{judge.verdict.settled:,} transactions, none lost, doubled or wrongly delivered."

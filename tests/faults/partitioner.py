@@ -1,4 +1,4 @@
-"""Java's default partitioning, written anew: the resolver leaves it to librdkafka."""
+"""Java's default partitioning, implemented once more: the resolver leaves it to librdkafka."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def java_partition(key: bytes, partitions: int) -> int:
 
 def _murmur2(data: bytes) -> int:
     whole = len(data) // 4
-    found = _SEED ^ len(data)
+    hashed = _SEED ^ len(data)
     for word in struct.unpack_from(f"<{whole}I", data):
-        found = _times(found) ^ _times(_shifted(_times(word), 24))
+        hashed = _times(hashed) ^ _times(_shifted(_times(word), 24))
     if rest := data[4 * whole :]:
-        found = _times(found ^ int.from_bytes(rest, "little"))
-    return _shifted(_times(_shifted(found, 13)), 15)
+        hashed = _times(hashed ^ int.from_bytes(rest, "little"))
+    return _shifted(_times(_shifted(hashed, 13)), 15)
 
 
 def _times(number: int) -> int:

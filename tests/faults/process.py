@@ -35,12 +35,12 @@ class Victim(Process):
 
     def workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers, and what forks them, which has the same name."""
-        found = []
+        workers = []
         for member in self.members():
             with contextlib.suppress(psutil.Error):
                 if "pyspark.daemon" in member.cmdline():
-                    found.append(member)
-        return found
+                    workers.append(member)
+        return workers
 
     def end(self) -> None:
         """Kill it and all that it has started; return when nothing of it is left."""
@@ -54,7 +54,7 @@ class Victim(Process):
     @property
     def ready(self) -> bool:
         """Whether it has said that it is; the job by itself says `resolving`."""
-        return bool(self.said("^(ready|resolving): "))
+        return bool(self.first_match("^(ready|resolving): "))
 
     @property
     def exit_status(self) -> int | None:
@@ -68,14 +68,14 @@ class Victim(Process):
     @property
     def hits(self) -> list[str]:
         """The log lines at which it was hit: one that was halted lives on, and may be again."""
-        return self.said_all(f"^{HIT}(.*)$")
+        return self.all_matches(f"^{HIT}(.*)$")
 
-    def said_all(self, pattern: str) -> list[str]:
+    def all_matches(self, pattern: str) -> list[str]:
         """Return the group of a pattern from each line that has it."""
-        return re.findall(pattern, self._said(), re.MULTILINE)
+        return re.findall(pattern, self._log_text(), re.MULTILINE)
 
     @property
     def last_words(self) -> str:
         """The last line of its log: where it failed, why."""
-        lines = self._said().strip().splitlines()
+        lines = self._log_text().strip().splitlines()
         return lines[-1] if lines else ""

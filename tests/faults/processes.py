@@ -8,7 +8,7 @@ from pathlib import Path
 from resolver.demo.processes import clean_environment
 
 from .disk import SmallDisk
-from .load import LEDGER
+from .load import SENT_LOG
 from .process import Victim
 
 _STOP_SECONDS = 60.0
@@ -21,11 +21,11 @@ _OUR_PATH = {"PYTHONPATH": str(Path(__file__).parents[2])}
 class Processes:
     """Starts them, in the world's folder; `lock` is a descriptor that all of them hold."""
 
-    def __init__(self, home: Path, ledger: Path, lock: int) -> None:
+    def __init__(self, home: Path, sent_log: Path, lock: int) -> None:
         self.logs = home / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self._home = home
-        self._ledger = ledger
+        self._sent_log = sent_log
         self._lock = lock
         self._count = len(list(self.logs.iterdir()))
         self._started: list[Victim] = []
@@ -40,12 +40,12 @@ class Processes:
     ) -> Victim:
         """Start a Python module, with `more` environment; its log is known by the name."""
         self._count += 1
-        self._started = [one for one in self._started if one.members()]
+        self._started = [started for started in self._started if started.members()]
         log = self.logs / f"{self._count:04}-{name}.log"
         environment = {
             **clean_environment(),
             **_OUR_PATH,
-            LEDGER: str(self._ledger),
+            SENT_LOG: str(self._sent_log),
             **(more or {}),
         }
         prefix = disk.prefix if disk is not None and name in _ON_DISK else ()

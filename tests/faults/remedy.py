@@ -6,24 +6,24 @@ import re
 import shutil
 from pathlib import Path
 
-from resolver.errors import FaultError
+from .fault_error import FaultError
 
 #: Where a refusal says what to remove, and the folders there.
 _REMOVE = re.compile(r"[Rr]emove (.*?) start again")
 _FOLDER = re.compile(r"/[^\s,;:]+")
 
 
-def heed(said: str, home: Path) -> list[str]:
+def follow(refusal: str, home: Path) -> list[str]:
     """Do what a refusal says to do by hand, and return what it says to start with.
 
     Raises `FaultError` where it says neither, or to remove what is not in `home`.
     """
-    folders = [Path(folder) for folder in _FOLDER.findall(" ".join(_REMOVE.findall(said)))]
-    if "--rebuild" not in said and not folders:
-        raise FaultError(f"refused, and not told what to do: {said}")
+    folders = [Path(folder) for folder in _FOLDER.findall(" ".join(_REMOVE.findall(refusal)))]
+    if "--rebuild" not in refusal and not folders:
+        raise FaultError(f"refused, and not told what to do: {refusal}")
     for folder in folders:
         if not folder.is_relative_to(home):
-            raise FaultError(f"told to remove {folder}, which is not the resolver's: {said}")
+            raise FaultError(f"told to remove {folder}, which is not the resolver's: {refusal}")
         if folder.exists():  # one that is gone is as good as removed
             shutil.rmtree(folder)
-    return ["--rebuild"] if "--rebuild" in said else []
+    return ["--rebuild"] if "--rebuild" in refusal else []

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from resolver.errors import FaultError
 from resolver.protocol import Names
 
 from .cluster import NODES, Cluster, offsets_of, transactions_of
 from .doomed import Doom
 from .fault import Done, Fault
+from .fault_error import FaultError
 from .load import ALONE, PARTITIONS, TOPICS
 from .node import Node
 from .points import RESOLVE_POINTS
@@ -114,7 +114,7 @@ def halt_node(world: World, chance: random.Random) -> Done:
 def cut_off(world: World, chance: random.Random) -> Done:
     """Cut a node off from the other two, which elect others; clients still reach all three.
 
-    It is not waited for that all flows: who asks only the one that is cut off hears nothing new.
+    Recovery is not awaited: a client that asks only the node that is cut off hears nothing new.
     """
     role = _any_role(chance)
     node, links = _node(world, role), _cluster(world).links
@@ -203,16 +203,16 @@ def take_power(draw: Draw) -> Fault:
 
 
 def _hit(world: World, role: Role, chance: random.Random) -> tuple[Node, str]:
-    """Kill who does something, at any moment or at a point of a batch; return what shows it."""
+    """Kill the node of a role, at any moment or at a point of a batch; return what shows it."""
     node = _node(world, role)
-    at = ""
+    hit_line = ""
     if chance.random() < _AT_A_POINT:
-        at = f"{_hit_at_point(world, node, chance)}; "
+        hit_line = f"{_hit_at_point(world, node, chance)}; "
     else:
         world.pause(chance.uniform(0, 2))
         node.end(signal.SIGKILL)
     world.mark()
-    return node, f"{at}node {node.number}: {_see_ended(world, node, signal.SIGKILL)}"
+    return node, f"{hit_line}node {node.number}: {_see_ended(world, node, signal.SIGKILL)}"
 
 
 def _hit_at_point(world: World, node: Node, chance: random.Random) -> str:
@@ -240,15 +240,15 @@ def _await_moved(world: World, role: Role, node: Node) -> str:
 
 
 def _await_other(world: World, role: Role, node: Node) -> str:
-    since, found = time.monotonic(), [node.number]
+    since, leaders = time.monotonic(), [node.number]
 
     def is_moved() -> bool:
         world.pause(_LOOK_SECONDS)
-        found.append(_leads(world, role, besides=node.number))
-        return found[-1] not in (node.number, -1)
+        leaders.append(_leads(world, role, besides=node.number))
+        return leaders[-1] not in (node.number, -1)
 
     world.until(is_moved, f"there is no other {role.what}")
-    return f"{role.what}: node {found[-1]} after {time.monotonic() - since:.1f} s"
+    return f"{role.what}: node {leaders[-1]} after {time.monotonic() - since:.1f} s"
 
 
 def _bring_back(world: World, node: Node) -> None:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from resolver.errors import FaultError
-
+from .fault_error import FaultError
 from .results import Result, Results
 
 _HEAD = (
@@ -24,31 +23,31 @@ def summary(results: Results) -> str:
     """Return a row for each fault, one for all, and what the audits said."""
     rounds = results.rounds()
     faults = dict.fromkeys(result.fault for result in rounds)
-    rows = [_row(fault, [one for one in rounds if one.fault == fault]) for fault in faults]
+    rows = [_row(fault, [result for result in rounds if result.fault == fault]) for fault in faults]
     audits = results.audits()
     held = sum(map(results.is_clean, audits))
-    last = {one.world: one for one in rounds}
+    last = {result.world: result for result in rounds}
     # One that has failed is audited by another name.
-    worlds = results.audited | {one.world for one in last.values() if not one.failed}
+    worlds = results.audited | {result.world for result in last.values() if not result.failed}
     seed = results.campaign()["seed"]
-    restarts = sum(len(one.restarts) for one in rounds)
-    counted = Counter(one.commit for one in rounds)
+    restarts = sum(len(result.restarts) for result in rounds)
+    counted = Counter(result.commit for result in rounds)
     commits = ", ".join(f"{commit} ({count})" for commit, count in counted.items()) or "none yet"
-    audited = sum(one.transactions for one in audits)
+    audited = sum(audit.transactions for audit in audits)
     again = ", ".join(f"{world} ({count} rounds)" for world, count in results.again.items())
-    said = (
+    sentences = (
         f"Seed {seed}: {len(rounds):,} of {results.planned:,} rounds; by commit: {commits}. "
         f"Worlds audited without a violation: {held} of {len(worlds)}, of {audited:,} "
         f"transactions. The resolver ended by itself {restarts} times, and was started again as it "
         "was."
     ) + (f" Played again since, by newer code: {again}." if again else "")
-    return "\n".join([_HEAD, *rows, _row("all", rounds), "", said])
+    return "\n".join([_HEAD, *rows, _row("all", rounds), "", sentences])
 
 
 def write(results: Results, file: Path) -> None:
     """Write the summary into a document, between its two comments."""
     text, put = _PLACE.subn(
-        lambda found: f"{found[1]}\n{summary(results)}\n{found[2]}", file.read_text()
+        lambda match: f"{match[1]}\n{summary(results)}\n{match[2]}", file.read_text()
     )
     if put != 1:
         raise FaultError(f"{file} has no place for results: {_PLACE.pattern}")
@@ -58,11 +57,16 @@ def write(results: Results, file: Path) -> None:
 def _row(name: str, rounds: Sequence[Result]) -> str:
     counts = [
         len(rounds),
-        sum(one.failed for one in rounds),
-        sum(one.transactions for one in rounds),
-        *(sum(len(getattr(one, kind)) for one in rounds) for kind in ("lost", "doubled", "wrong")),
+        sum(result.failed for result in rounds),
+        sum(result.transactions for result in rounds),
+        *(
+            sum(len(getattr(result, kind)) for result in rounds)
+            for kind in ("lost", "doubled", "wrong")
+        ),
     ]
-    waits = sorted(one.recovery for one in rounds if one.recovery is not None and not one.failed)
+    waits = sorted(
+        result.recovery for result in rounds if result.recovery is not None and not result.failed
+    )
     recovery = f"{_percentile(waits, 50):.1f} / {_percentile(waits, 99):.1f} s" if waits else "-"
     cells = [name, *(f"{count:,}" for count in counts), recovery]
     return f"| {' | '.join(cells)} |"

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resolver.errors import FaultError
 from tests.support.commit import commit
+
+from .fault_error import FaultError
 
 #: Between the name of a world that is set aside and the number of the round that failed.
 FAILED = ".failed-"
@@ -123,8 +124,8 @@ class Results:
         others: list[dict[str, Any]] = []
         for line in self._lines()[1:]:
             if "again" in line:
-                others += [one for one in counting if _world_of(one) == line["again"]]
-                counting = [one for one in counting if _world_of(one) != line["again"]]
+                others += [earlier for earlier in counting if _world_of(earlier) == line["again"]]
+                counting = [earlier for earlier in counting if _world_of(earlier) != line["again"]]
             else:
                 counting.append(line)
         return counting, others
@@ -137,7 +138,7 @@ class Results:
     @property
     def audited(self) -> set[str]:
         """The worlds that were audited; one in which a round failed is there by another name."""
-        return {one.audited for one in self.audits()}
+        return {audit.audited for audit in self.audits()}
 
     @property
     def hold(self) -> bool:
@@ -145,14 +146,16 @@ class Results:
         rounds = self.rounds()
         return (
             len(rounds) == self.planned
-            and not any(one.failed for one in rounds)
-            and all(self.is_clean(one) for one in self.audits())
-            and {one.world for one in rounds} <= self.audited
+            and not any(result.failed for result in rounds)
+            and all(self.is_clean(audit) for audit in self.audits())
+            and {result.world for result in rounds} <= self.audited
         )
 
     def is_clean(self, audit: Audit) -> bool:
         """Whether all invariants hold, in a world that has what each of its rounds added to it."""
-        played = sum(one.transactions for one in self.rounds() if one.world == audit.audited)
+        played = sum(
+            result.transactions for result in self.rounds() if result.world == audit.audited
+        )
         return audit.exit_code == 0 and audit.transactions >= played
 
     def add(self, entry: Result | Audit) -> None:

@@ -7,10 +7,9 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
-from resolver.errors import FaultError
-
 from .doomed import Doom
 from .fault import Done
+from .fault_error import FaultError
 from .kills import restart_broker
 from .points import RESOLVE_POINTS
 from .world import World
@@ -22,8 +21,8 @@ _REPLACED = 3
 def zombie(world: World, chance: random.Random) -> Done:
     """Halt the resolver, start a second one on its checkpoint, and let the old one go on.
 
-    The second is a job by itself: two of `up` can't be in one home, but a cluster may start a job
-    anew whose machine does not answer.
+    The second is a job by itself: two of `up` can't be in one home. But a cluster may start a job
+    once more if its machine does not answer.
     """
     return _zombie(world, chance, None)
 

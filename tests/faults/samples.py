@@ -17,8 +17,8 @@ from resolver.spark.points import Point
 from resolver.up.home import Home
 
 from .process import Victim
-from .scenery import SHORTENED
 from .world import World
+from .world_kind import SHORTENED
 
 #: The folders whose files are counted.
 _FOLDERS = (
@@ -47,7 +47,7 @@ _BATCH = re.compile(
     rf"^(\d{{4}}-\S+ \S+) DEBUG batch \d+: ({Point.DECIDING}|{Point.DONE})", re.MULTILINE
 )
 _MIB = 1 << 20
-#: Of a computation that is always the same: about 50 ms.
+#: Turns of a fixed computation: about 50 ms.
 _ROUNDS = 1_000_000
 
 
@@ -132,16 +132,16 @@ def _machine_seconds() -> float:
 
 def _heap(log: Path) -> dict[str, float]:
     """Return what was in use after the last full collection; nothing before the first."""
-    found = _FULL_COLLECTION.findall(_end_of(log)) if log.exists() else []
-    return {_HEAP: float(found[-1])} if found else {}
+    heaps = _FULL_COLLECTION.findall(_end_of(log)) if log.exists() else []
+    return {_HEAP: float(heaps[-1])} if heaps else {}
 
 
 def _files(folder: Path) -> tuple[int, float]:
     count, size = 0, 0
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # removed meanwhile
-                size += os.lstat(os.path.join(place, name)).st_size
+                size += os.lstat(os.path.join(directory, name)).st_size
                 count += 1
     return count, size
 
@@ -149,8 +149,8 @@ def _files(folder: Path) -> tuple[int, float]:
 def batch_seconds(log: Path) -> float:
     """Return how long the last batches took from their reading to Spark's commit log."""
     begun, waits = 0.0, []
-    for at, what in _BATCH.findall(_end_of(log)):
-        seconds = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp()
+    for logged_at, what in _BATCH.findall(_end_of(log)):
+        seconds = datetime.strptime(logged_at, "%Y-%m-%d %H:%M:%S,%f").timestamp()
         if what == Point.DECIDING:
             begun = seconds
         elif begun:

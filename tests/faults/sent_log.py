@@ -1,7 +1,7 @@
 """What the load knows: what it sent, what Kafka acknowledged, what it decided; in SQLite.
 
-It shares nothing with the resolver. Rows are only ever added, in the order of their numbers, and
-each is safe from a kill -9 of any process before the next thing is done.
+It shares nothing with the resolver. Rows are only added, in the order of their numbers. Each is
+safe from a kill -9 of any process before the next thing is done.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stored(NamedTuple):
 
     name: str
     half: str
-    at: float
+    known_at: float
 
 
 class Decided(NamedTuple):
@@ -61,16 +61,16 @@ class Decided(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A message of an ordering key whose commit is about to be said.
+    """A message of an ordering key whose commit is about to be handed over.
 
-    Of one key the next one is written down only when the commit of the last one was said.
+    The next message of the key is written down only when this commit was handed over.
     """
 
     name: str
     ordering: bytes
 
 
-class LoadLedger:
+class SentLog:
     """Written by the load and its agent, read by the judge; any number of threads each."""
 
     def __init__(self, path: Path) -> None:

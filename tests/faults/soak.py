@@ -7,15 +7,14 @@ import shutil
 import time
 from pathlib import Path
 
-from resolver.errors import FaultError
-
 from .audit import audit
+from .fault_error import FaultError
 from .kept import Kept
 from .plan import FAULTS
 from .samples import JVM_SETTINGS, Samples
-from .scenery import Scenery
 from .stopping import told_to_stop
 from .world import World
+from .world_kind import WorldKind
 
 #: Those that leave the resolver its processes: it is their growth that is looked for. After the
 #: first third all processes stay, so that theirs is seen too.
@@ -31,16 +30,16 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
     samples = Samples(home / "samples.jsonl")
     samples.begin()
     shutil.rmtree(home / "soak", ignore_errors=True)
-    with told_to_stop() as told:
-        world = World(home / "soak", Scenery(), rate, lock, told)
+    with told_to_stop() as stop_requested:
+        world = World(home / "soak", WorldKind(), rate, lock, stop_requested)
         world.keep(Kept(settings=JVM_SETTINGS))
         with world:
-            lasted = _play(world, samples, chance, 60 * minutes)
+            lasted = _run_load(world, samples, chance, 60 * minutes)
             world.drain()
-            said = audit(world, "soak")
+            audited = audit(world, "soak")
     verdict = world.judge.verdict
-    if not verdict.holds or said.exit_code or world.restarts:
-        raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {said}")
+    if not verdict.holds or audited.exit_code or world.restarts:
+        raise FaultError(f"{verdict}; restarts: {world.restarts}; audit: {audited}")
     if grown := samples.grown():
         raise FaultError(f"it grows: {'; '.join(grown)}\n\n{samples.table()}")
     settled = (
@@ -50,7 +49,7 @@ def soak(home: Path, minutes: float, rate: float, seed: int, lock: int) -> str:
     return f"{settled}\n\n{samples.table()}"
 
 
-def _play(world: World, samples: Samples, chance: random.Random, seconds: float) -> float:
+def _run_load(world: World, samples: Samples, chance: random.Random, seconds: float) -> float:
     """Return for how long the load ran: until the last fault was over."""
     begun = time.monotonic()
     while time.monotonic() < begun + seconds:

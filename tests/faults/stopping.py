@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: noted, and heeded by whoever waits next."""
+"""SIGINT, SIGTERM and SIGHUP: noted, and acted upon by whoever waits next."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from resolver.broker.signals import setting_on_signals
 
 
 class Interrupted(Exception):
@@ -17,15 +16,7 @@ class Interrupted(Exception):
 
 @contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
-    """Set the event at a signal, for the length of the block."""
-    told = threading.Event()
-
-    def note(_number: int, _frame: FrameType | None) -> None:
-        told.set()
-
-    before = {number: signal.signal(number, note) for number in _STOPS}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    """Yield an event that these signals set, for the length of the block."""
+    stop_requested = threading.Event()
+    with setting_on_signals(stop_requested, signal.SIGHUP):
+        yield stop_requested

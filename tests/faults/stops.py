@@ -7,14 +7,14 @@ import signal
 
 import psutil
 
-from resolver.errors import FaultError
 from resolver.spark.points import Point
 
 from .doomed import Doom
 from .fault import Done, Fault
+from .fault_error import FaultError
 from .process import Victim
-from .scenery import SHORTENED
 from .world import World
+from .world_kind import SHORTENED
 
 #: Kafka looks every ten seconds for transactions that have timed out.
 _ABORTED_SECONDS = SHORTENED["kafka_transaction_timeout_ms"] / 1_000 + 11
@@ -27,10 +27,10 @@ def halt_resolver(world: World, chance: random.Random) -> Done:
     """Halt it, or its Python, in a Kafka transaction, which times out meanwhile."""
     victim = chance.choice(["all", "python"])
     resolver, hit_at = _halt_at_point(world, victim)
-    before = resolver.said_all(_TAKEN)
+    before = resolver.all_matches(_TAKEN)
     _go_on(world, resolver, victim)
     world.until(
-        lambda: resolver.said_all(_TAKEN) != before or resolver.ended,
+        lambda: resolver.all_matches(_TAKEN) != before or resolver.ended,
         "Kafka did not end the transaction of a halted resolver",
     )
     return Done(f"SIGSTOP of {victim} for {_ABORTED_SECONDS:.0f} s", hit_at)

@@ -5,32 +5,32 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from resolver.errors import FaultError
-
 from .clock import clock, set_clock
 from .disk import SmallDisk
 from .doomed import Doom
 from .fault import Done
+from .fault_error import FaultError
 from .killed import see_dead, see_killed
 from .load import IMMUNITY_SECONDS
 from .points import RESOLVE_POINTS
 from .process import Victim
-from .scenery import SHORTENED
 from .world import World
+from .world_kind import SHORTENED
 
-#: How far Kafka's clock goes ahead, all steps together, and how far back from there. From one to
-#: another it is less than an hour: what is stamped further ahead real topics refuse
+#: Most seconds that Kafka's clock goes ahead, all steps together, and back from there. Between any
+#: two steps it is less than an hour: real topics refuse what is stamped further ahead
 #: (message.timestamp.after.max.ms), and its transaction ends as undeliverable. Back it goes less
 #: than `broker_clock_skew_ms`, which the audit allows for.
 _AHEAD_SECONDS = 1_700
 _BACK_SECONDS = 500
-#: What was asked is not asked again until the clock is where it has been: so long a round waits.
+#: Most seconds of a step ahead that is undone: until the clock is there again, nothing is asked
+#: again, and the round waits.
 _MISSED_SECONDS = 60
 _LEAST_SECONDS = 20
 _NEAR_SECONDS = 9
 _STEPPED_SECONDS = 5.0
-#: Of what is said about a full disk, in characters.
-_SAID = 300
+#: Most characters of the line about a full disk.
+_LINE_LENGTH = 300
 
 
 def change_settings(world: World, chance: random.Random) -> Done:
@@ -47,13 +47,13 @@ def change_settings(world: World, chance: random.Random) -> Done:
 
 
 def other_settings(chance: random.Random) -> dict[str, int]:
-    """Return settings such that the world is audited alike by these and by those before.
+    """Return settings by which the world is audited as by those before.
 
-    So the limit of checks, which each discard must have reached, stays; how many fit into a batch
-    changes as much in what a batch decides. A time-out is not above any immunity, lest an end be
-    late by one and not by the other, nor below the first one, by which the audit says which checks
-    came too early. By when a discard's checks were over is asked only where an end came, and of
-    what the load lets be discarded none ever does.
+    So the limit of checks stays, which each discard must have reached. The number of checks that
+    fit into a batch changes a batch's decisions as much. The time-out is at most the least
+    immunity: otherwise an end could be late by one and in time by the other. It is at least the
+    first time-out, by which the audit judges early checks. The audit asks when a discard's checks
+    were over only where an end came, and no discarded message of the load has an end.
     """
     shortest = SHORTENED["transaction_timeout_ms"]
     return {
@@ -68,7 +68,7 @@ def other_settings(chance: random.Random) -> dict[str, int]:
 def step_clock(world: World, chance: random.Random) -> Done:
     """Step Kafka's clock, by which it stamps records, and see it in what it stores.
 
-    To stay there, further ahead; or for some seconds, far back or a little ahead.
+    It stays further ahead, or goes far back or a little ahead for some seconds.
     """
     world.pause(chance.uniform(0, 1))
     now = clock(world.home)
@@ -105,13 +105,13 @@ def fill_disk(world: World, chance: random.Random) -> Done:
     finally:
         disk.make_room()
     world.mark()
-    said = resolver.said(r"(.*No space left on device.*)")
-    if not said:
+    error_line = resolver.first_match(r"(.*No space left on device.*)")
+    if not error_line:
         raise FaultError(f"the disk was full, and it said: {resolver.last_words}")
     resolver.end()
     world.start_resolver()
-    seen_from_home = said.replace(f"{world.home.parent}/", "")  # before a path is cut
-    return Done("full until it failed", seen_from_home[:_SAID])
+    seen_from_home = error_line.replace(f"{world.home.parent}/", "")  # before a path is cut
+    return Done("full until it failed", seen_from_home[:_LINE_LENGTH])
 
 
 def _has_failed(resolver: Victim, disk: SmallDisk) -> bool:

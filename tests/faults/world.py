@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from resolver.demo.reading import Reader
-from resolver.errors import FaultError
 from resolver.protocol import Names
 from resolver.settings import Settings
 from resolver.up.home import Home
@@ -20,6 +19,7 @@ from .clock import clock_environment
 from .cluster import Cluster
 from .disk import SmallDisk
 from .doomed import Doom
+from .fault_error import FaultError
 from .history import History
 from .judge import Judge
 from .kept import Kept
@@ -29,11 +29,11 @@ from .network.listeners import PRODUCERS, RESOLVER, fronts_of
 from .power import preloaded
 from .process import Victim
 from .processes import Processes
-from .remedy import heed
-from .scenery import Scenery
-from .sent_log import LoadLedger
+from .remedy import follow
+from .sent_log import SentLog
 from .stopping import Interrupted
 from .topics import make_topics
+from .world_kind import WorldKind
 
 #: Until the resolver is ready: it has landed once by then, which takes most of a busy machine.
 _START_SECONDS = WHOLE_RUN_SECONDS
@@ -61,10 +61,10 @@ class World:
     """
 
     def __init__(
-        self, home: Path, scenery: Scenery, rate: float, lock: int, told: threading.Event
+        self, home: Path, kind: WorldKind, rate: float, lock: int, stop_requested: threading.Event
     ) -> None:
         self.home = home
-        self.scenery = scenery
+        self.kind = kind
         self.settings = Settings()
         self.disk: SmallDisk | None = None
         self.broker: Victim | None = None
@@ -81,13 +81,13 @@ class World:
         self._config.write_text(PERMITTED)
         self.kept = Kept.read(self._kept_file)
         self._rate = rate
-        self._told = told
-        ledger, names = home / "ledger.db", Names()
+        self._stop_requested = stop_requested
+        sent_log_file, names = home / "ledger.db", Names()
         self._lock = lock
-        self._processes = Processes(home, ledger, lock)
-        self._ledger = LoadLedger(ledger)
-        self.judge = Judge(self._ledger, names)
-        self._history = History(home / "history.edn", self._ledger)
+        self._processes = Processes(home, sent_log_file, lock)
+        self._sent_log = SentLog(sent_log_file)
+        self.judge = Judge(self._sent_log, names)
+        self._history = History(home / "history.edn", self._sent_log)
         self._topics = [names.half, names.resolution, names.discarded, *TOPICS, SMALL, FORBIDDEN]
         self._reader: Reader | None = None
 
@@ -95,11 +95,11 @@ class World:
         """Start all of it."""
         try:
             self._doom.unlink(missing_ok=True)
-            if self.scenery.small_disk:
+            if self.kind.small_disk:
                 self.disk = SmallDisk(self.resolver_home, self._processes.logs / "disk.log")
-            if self.scenery.proxied:
+            if self.kind.proxied:
                 self._start_proxy()
-            if self.scenery.cluster:
+            if self.kind.cluster:
                 self._start_cluster()
             else:
                 self.start_broker()
@@ -117,7 +117,7 @@ class World:
     def _start_clients(self) -> None:
         self.start_agent()
         self.start_load()
-        self.start_heeding()
+        self.start_following_refusals()
 
     def __exit__(self, *_: object) -> None:
         self._end()
@@ -136,14 +136,14 @@ class World:
     def start_broker(self) -> None:
         """Start Kafka and return when it answers."""
         arguments = ["resolver", "broker", "--home", str(self.home)]
-        if self.scenery.proxied:
+        if self.kind.proxied:
             arguments = ["tests.faults.network.listeners", str(self.home)]
-        clock = clock_environment(self.home) if self.scenery.own_clock else {}
+        clock = clock_environment(self.home) if self.kind.own_clock else {}
         broker = self._start("broker", "Kafka", arguments, clock)
         self.until(lambda: broker.ready or broker.ended, f"Kafka does not start, see {broker.log}")
         broker.check()
         self.broker = broker
-        servers = broker.said(r"^ready: bootstrap=(\S+)")
+        servers = broker.first_match(r"^ready: bootstrap=(\S+)")
         self.settings = replace(self.settings, bootstrap_servers=servers)
 
     def _start_proxy(self) -> None:
@@ -157,7 +157,7 @@ class World:
         """The proxy's control."""
         if self.proxy is None:
             raise AssertionError("this world has no proxy")
-        return Control(int(self.proxy.said(r"^ready: control=(\d+)")))
+        return Control(int(self.proxy.first_match(r"^ready: control=(\d+)")))
 
     def _start_cluster(self) -> None:
         """Start Kafka's three nodes, and make the topic that one of them has alone."""
@@ -171,7 +171,7 @@ class World:
         self.settings = replace(
             self.settings,
             bootstrap_servers=cluster.bootstrap,
-            replication_factor=self.scenery.settings["replication_factor"],
+            replication_factor=self.kind.settings["replication_factor"],
             kafka=_QUICK_READER,
         )
         if not cluster.knows([ALONE]):
@@ -185,7 +185,7 @@ class World:
 
     def start_load(self, *more: str) -> None:
         arguments = ["--bootstrap-servers", self.servers_of(PRODUCERS)]
-        arguments += ["--rate", str(self._rate), "--fast", str(self.scenery.fast), *more]
+        arguments += ["--rate", str(self._rate), "--fast", str(self.kind.fast), *more]
         self.load = self._start("load", "the load", ["tests.faults.load", *arguments])
 
     def start_resolver(self, *more: str, home: Path | None = None) -> Victim:
@@ -193,14 +193,14 @@ class World:
         self.resolver = self.another_resolver(*more, home=home or self.resolver_home)
         return self.resolver
 
-    def start_heeding(self) -> list[str]:
-        """Start the resolver, doing what a refusal says, until it is ready; return what was said.
+    def start_following_refusals(self) -> list[str]:
+        """Start the resolver, doing what a refusal says, until it is ready; return the refusals.
 
         Raises `FaultError` where a refusal names nothing to do.
         """
-        said: list[str] = []
+        refusals: list[str] = []
         more: list[str] = []
-        while len(said) <= _REFUSALS:
+        while len(refusals) <= _REFUSALS:
             resolver = self.start_resolver(*more)
             self.resolver = None  # not to be started again as it was
             self.until(
@@ -210,11 +210,11 @@ class World:
             )
             if not resolver.ended:
                 self.resolver = resolver
-                return said
+                return refusals
             resolver.end()
-            said.append(resolver.last_words)
-            more = heed(said[-1], self.resolver_home)
-        raise FaultError(f"refused again and again: {said}")
+            refusals.append(resolver.last_words)
+            more = follow(refusals[-1], self.resolver_home)
+        raise FaultError(f"refused again and again: {refusals}")
 
     def another_resolver(self, *more: str, home: Path) -> Victim:
         """Start a resolver in a home, beside the one that is there."""
@@ -240,7 +240,7 @@ class World:
         With a cluster it is not over before each queue and each real topic flows.
         """
         queues = map(str, range(self.settings.queues))
-        lanes = frozenset([*queues, *TOPICS] if self.scenery.cluster else [])
+        lanes = frozenset([*queues, *TOPICS] if self.kind.cluster else [])
         self.judge.count_from(time.time(), by_check, lanes)
 
     def doom(self, doom: Doom) -> None:
@@ -250,7 +250,7 @@ class World:
     def stop(self, name: str) -> Victim:
         """Stop a process regularly; `FaultError` where it ends otherwise than it should."""
         process = self.take_down(name)
-        # A process that has just started is killed by the signal: it does not heed it yet.
+        # A process that has just started is killed by the signal: it has no handler yet.
         self.until(lambda: process.ready or process.ended, f"{process.name} does not start")
         status = process.stop(PATIENCE_SECONDS, self._read)
         if status != 0:
@@ -299,7 +299,7 @@ class World:
         self.stop("load")
         self._read()  # what the load wrote down last is awaited too
         self.settle(set(self.judge.open))
-        is_left = self.stop("resolver").said(_NOT_LANDED)
+        is_left = self.stop("resolver").first_match(_NOT_LANDED)
         self._read_to_end()
         if is_left:
             self._land()
@@ -324,7 +324,7 @@ class World:
         self.until(lambda: reader.reached_end, "the topics can't be read to their end")
 
     def _turn(self) -> None:
-        if self._told.is_set():
+        if self._stop_requested.is_set():
             raise Interrupted
         for process in (self.proxy, self.broker, self.agent, self.load):
             if process is not None:
@@ -348,11 +348,11 @@ class World:
 
     def committed(self) -> int:
         """Return how many messages of an ordering key the load has committed."""
-        return self._ledger.count_committed()
+        return self._sent_log.count_committed()
 
     def undeliverable(self) -> int:
         """Return how many messages the load has sent that their topic does not take."""
-        return self._ledger.count(Fate.UNDELIVERABLE.name)
+        return self._sent_log.count(Fate.UNDELIVERABLE.name)
 
     def keep(self, kept: Kept) -> None:
         """Say where the resolver is and what its settings are, from its next start on."""
@@ -376,18 +376,18 @@ class World:
 
     @property
     def sets(self) -> list[str]:
-        """Return what a command is given that nothing is done to."""
+        """Return the options of a command whose connections no fault hits."""
         return self._sets_of(None)
 
     def _sets_of(self, side: str | None) -> list[str]:
-        values = {**self.scenery.settings, **self.kept.settings}
+        values = {**self.kind.settings, **self.kept.settings}
         sets = [f"--set={name}={value}" for name, value in values.items()]
         config = f"--config={self._config}"
         return ["--bootstrap-servers", self.servers_of(side), config, *sets]
 
     def servers_of(self, side: str | None) -> str:
         """Return where a side finds Kafka: behind the proxy, if there is one."""
-        if side is None or not self.scenery.proxied:
+        if side is None or not self.kind.proxied:
             return self.settings.bootstrap_servers
         return fronts_of(self.broker_home)[side].servers
 

@@ -1,4 +1,4 @@
-"""`python -m fuzz`: the big form of the fuzz, what scripts/fuzz runs."""
+"""`python -m tests.fuzz`: the big form of the fuzz, which scripts/fuzz runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .system import SETTINGS, System
 QUEUES = 4
 #: Records of one queue of the first part, which keeps its state in between.
 QUEUE_RECORDS = 20_000
-#: So that each kind of record comes to each queue, of the system too.
+#: Least number of records: so each kind of record comes to each queue, of the system too.
 FEWEST = 1_000
 
 
@@ -34,14 +34,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/fuzz")
     parser.add_argument("--records", type=_records, default=1_000_000, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
     begun = time.monotonic()
-    for sent, checks in to_the_step(given.records, given.seed):
+    for sent, checks in to_the_step(options.records, options.seed):
         _show(f"decoding and the step: {sent} records, {checks} checks", begun)
     print("\neach refused element once, each half that was ended ended so, bit for bit", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        differences = through_the_system(given.records // 10, given.seed, Path(folder))
+        differences = through_the_system(options.records // 10, options.seed, Path(folder))
     print("\n".join(differences[:50]) or "nothing differs")
     return 1 if differences else 0
 
@@ -58,7 +58,7 @@ def to_the_step(records: int, seed: int) -> Iterator[tuple[int, int]]:
     queues = range(-(-records // QUEUE_RECORDS))
     count = min(records, QUEUE_RECORDS)
     with ProcessPoolExecutor() as pool:
-        # Each with a seed of its own, which finds it again: fuzz.pure.fuzz(count, seed).
+        # Each has a seed of its own, which repeats it: tests.fuzz.pure.fuzz(count, seed).
         running = [pool.submit(fuzz, count, seed + number) for number in queues]
         for number, done in enumerate(running):
             try:
@@ -77,28 +77,28 @@ def through_the_system(records: int, seed: int, folder: Path) -> list[str]:
         world = World(broker.bootstrap, "tx.")
         sets = [f"--set={name}={value}" for name, value in {**SETTINGS, "queues": QUEUES}.items()]
         where = [f"--bootstrap-servers={world.bootstrap}", *sets]
-        there = [f"--home={home}", *where]
-        with command("up", *there, log=folder / "up.log") as running:
+        arguments = [f"--home={home}", *where]
+        with command("up", *arguments, log=folder / "up.log") as running:
             running.until_said("ready:")
             system = System(world, QUEUES, seed)
             for sent in system.send(records):
                 _show(f"through the system: {sent} records", begun)
             differences = system.await_refusals()
-            _show(f"through the system: {system.told()}", begun)
+            _show(f"through the system: {system.summary()}", begun)
             print(flush=True)
             running.signal(signal.SIGTERM)
             if running.exit_code() != 0:
                 differences.append(f"the resolver ended with {running.process.returncode}")
         differences += _landed(home, where, folder / "land.log")
-        differences += _audited(there, folder / "audit.log")
+        differences += _audited(arguments, folder / "audit.log")
         world.close()
     return differences + system.wrong_tables(home / "tables")
 
 
 def _landed(home: Path, where: list[str], log: Path) -> list[str]:
-    """Land what the resolver left to its next start: it takes no longer than it may to end."""
-    at = Home(home)
-    folders = [f"--tables={at.tables}", f"--checkpoint={at.land_checkpoint}"]
+    """Land the rest: the resolver ends in a limited time, and leaves it to its next start."""
+    paths = Home(home)
+    folders = [f"--tables={paths.tables}", f"--checkpoint={paths.land_checkpoint}"]
     landing = [sys.executable, "-m", "pipelines.land", "--available-now", *folders, *where]
     with log.open("wb") as output:
         ended = subprocess.run(
@@ -108,16 +108,16 @@ def _landed(home: Path, where: list[str], log: Path) -> list[str]:
     return [f"land ended with {status}: {log.read_text(errors='replace')}"] if status else []
 
 
-def _audited(there: list[str], log: Path) -> list[str]:
+def _audited(arguments: list[str], log: Path) -> list[str]:
     """Return what the audit finds, which has rules of its own for what is refused and what ends."""
-    with command("audit", "--topics", *there, log=log) as auditing:
-        return [] if auditing.exit_code() == 0 else [auditing.said()]
+    with command("audit", "--topics", *arguments, log=log) as auditing:
+        return [] if auditing.exit_code() == 0 else [auditing.output()]
 
 
-def _show(said: str, begun: float) -> None:
+def _show(text: str, begun: float) -> None:
     end = "" if sys.stdout.isatty() else "\n"
     start = "\r" if sys.stdout.isatty() else ""
-    print(f"{start}{said}, {time.monotonic() - begun:.0f} s", end=end, flush=True)
+    print(f"{start}{text}, {time.monotonic() - begun:.0f} s", end=end, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeVar
 
 from resolver.protocol import Names
 
-from .aimed import DUPLICATE, ENDS, NOTHING, Aimed
+from .aimed import DUPLICATE, ENDS, NOTHING, AimedOp
 from .halves import Half
 
 T = TypeVar("T")
-#: `topic:partition:offset`, and the element's position, None for a whole record.
-Place = tuple[str, "int | None"]
+#: What is refused: `topic:partition:offset`, and the element's position, None for a whole record.
+RefusedPart = tuple[str, "int | None"]
 
 
 class End(NamedTuple):
@@ -24,13 +24,13 @@ class End(NamedTuple):
     op_offset: int
 
 
-class Ledger:
+class Expectations:
     """The expected refusals and ends of a run; `queue:offset` names a half."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._half_at: dict[str, Half] = {}
-        self.refusals: dict[Place, str] = {}
+        self.refusals: dict[RefusedPart, str] = {}
         self.ends: dict[str, End] = {}
         self.duplicates = 0
 
@@ -45,30 +45,32 @@ class Ledger:
         """Take a record of the op topic that is none."""
         self.refusals[f"{self._names.op}:{queue}:{offset}", None] = "MALFORMED_OP"
 
-    def op(self, queue: int, offset: int, op: Aimed) -> None:
+    def op(self, queue: int, offset: int, op: AimedOp) -> None:
         """Take an op that was stored."""
         halves = iter(op.targets)
         for position, fate in enumerate(op.fates):
             if fate == ENDS:
-                at = f"{queue}:{next(halves)}"
-                self.ends[at] = End(self._half_at.pop(at), op.state, offset)
+                half_id = f"{queue}:{next(halves)}"
+                self.ends[half_id] = End(self._half_at.pop(half_id), op.state, offset)
             elif fate == DUPLICATE:
                 self.duplicates += 1
             elif fate != NOTHING:
                 self.refusals[f"{self._names.op}:{queue}:{offset}", position] = fate
 
-    def compare(self, refusals: Iterable[tuple[Place, str]], ended: Iterable[str]) -> list[str]:
+    def compare(
+        self, refusals: Iterable[tuple[RefusedPart, str]], ended: Iterable[str]
+    ) -> list[str]:
         """Return what differs, in words: nothing is to be refused or ended that must not be."""
         refused, ends = Counter(refusals), Counter(ended)
-        said = [
+        differences = [
             *_differs("refused", Counter(self.refusals.items()), refused),
             *_differs("ended", Counter(self.ends.keys()), ends),
         ]
-        return [*said, *(f"not ended by any op: {at}" for at in self._half_at)]
+        return [*differences, *(f"not ended by any op: {half_id}" for half_id in self._half_at)]
 
 
-def _differs(what: str, expected: Counter[T], found: Counter[T]) -> list[str]:
-    lacking, surplus = expected - found, found - expected
-    return [f"not {what}: {one}" for one in lacking] + [
-        f"{what}, and must not be (so often): {one}" for one in surplus
+def _differs(what: str, expected: Counter[T], observed: Counter[T]) -> list[str]:
+    lacking, surplus = expected - observed, observed - expected
+    return [f"not {what}: {entry}" for entry in lacking] + [
+        f"{what}, and must not be (so often): {entry}" for entry in surplus
     ]

@@ -88,23 +88,25 @@ def of_bytes(random: Random, topic: str, partitions: int) -> Half:
     """Return one with bytes of a header changed: the spec says whether it is one still."""
     made = right(random, topic, partitions)
     # Not of the immunity: it is never wrong, and a short one would make ends late.
-    places = [at for at, (name, _) in enumerate(made.headers) if name != _OPTIONAL[1]]
-    at = random.choice(places)
-    name, value = made.headers[at]
+    positions = [
+        position for position, (name, _) in enumerate(made.headers) if name != _OPTIONAL[1]
+    ]
+    position = random.choice(positions)
+    name, value = made.headers[position]
     changed = bytearray(value or b"?")
     for _ in range(random.choice([1, 1, 2, 8])):
         if changed:
             changed[random.randrange(len(changed))] = random.randrange(256)
     headers = [*made.headers]
-    headers[at] = (name, bytes(changed))
+    headers[position] = (name, bytes(changed))
     if not is_half(headers):
         return made._replace(headers=headers, refused=True)
-    said = {name: (value or b"").decode() for name, value in headers if name in _REQUIRED}
+    fields = {name: (value or b"").decode() for name, value in headers if name in _REQUIRED}
     return made._replace(
         headers=headers,
-        transaction_id=said["UNIQ_KEY"],
-        group=said["PGROUP"],
-        topic=said["REAL_TOPIC"],
+        transaction_id=fields["UNIQ_KEY"],
+        group=fields["PGROUP"],
+        topic=fields["REAL_TOPIC"],
     )
 
 
@@ -124,20 +126,20 @@ def _user_headers(random: Random) -> Headers:
 
 
 def _at_required(random: Random, headers: Headers) -> int:
-    places = [at for at, (name, _) in enumerate(headers) if name in _REQUIRED]
-    return random.choice(places) if places else 0
+    positions = [position for position, (name, _) in enumerate(headers) if name in _REQUIRED]
+    return random.choice(positions) if positions else 0
 
 
 def _without(random: Random, headers: Headers) -> Headers:
-    at = _at_required(random, headers)
-    return headers[:at] + headers[at + 1 :]
+    position = _at_required(random, headers)
+    return headers[:position] + headers[position + 1 :]
 
 
 def _never(random: Random, headers: Headers) -> Headers:
-    at = _at_required(random, headers)
-    name = headers[at][0] if headers else "TRAN_MSG"
+    position = _at_required(random, headers)
+    name = headers[position][0] if headers else "TRAN_MSG"
     values = _NEVER if name == "UNIQ_KEY" else _NEVER_BUT_AN_ID
-    return [*headers[:at], (name, random.choice(values)), *headers[at + 1 :]]
+    return [*headers[:position], (name, random.choice(values)), *headers[position + 1 :]]
 
 
 def _again(random: Random, headers: Headers) -> Headers:

@@ -31,8 +31,8 @@ from resolver.resolve.step import (
     step,
 )
 
-from .aimed import FAR, Aimed, ops_for
-from .expected import Ledger
+from .aimed import FAR, AimedOp, ops_for
+from .expected import Expectations
 from .halves import Half, of_bytes, right, wrong
 from .ops import no_op
 
@@ -52,7 +52,7 @@ _STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 
 def fuzz(records: int, seed: int) -> int:
-    """Send so many records to one queue; return how many checks there were.
+    """Send at least `records` records to one queue; return how many checks there were.
 
     Raises `AssertionError` with what differs.
     """
@@ -74,19 +74,19 @@ class Queue:
         self._fences: list[StoredRecord] = []
         self._unread: list[StoredRecord] = []
         self._now_ms = 1_000
-        self._ledger = Ledger(NAMES)
+        self._expectations = Expectations(NAMES)
         self._halves: dict[str, Half] = {}
         self._ended: set[str] = set()
         self._asked: Counter[str] = Counter()
         self._duplicates = 0
         self._refused: list[Any] = []
         self._coming: list[tuple[int, Half]] = []
-        self._due: list[Aimed] = []
-        self._held: list[Aimed] = []
+        self._due: list[AimedOp] = []
+        self._held: list[AimedOp] = []
         self.sent = 0
 
     def batch(self, records: int) -> None:
-        """Send so many records, about half of them halves, and step once over all of them.
+        """Send `records` records, about half of them halves, and step once over all of them.
 
         Some ops come a batch before their halves, some a batch or more after them, and some when
         they have been asked about.
@@ -96,11 +96,11 @@ class Queue:
         halves, due = self._coming, self._due
         self._coming = [(self._next("half"), some_half(random)) for _ in range(records // 2)]
         for offset, half in self._coming:
-            self._ledger.half(0, offset, half)
+            self._expectations.half(0, offset, half)
             self._halves[f"0:{offset}"] = half
             decode_alone(half.key, half.value, half.headers)
-        gone = next((offset for offset, half in self._coming if half.refused), FAR)
-        new = ops_for(random, self._coming, gone)
+        refused_offset = next((offset for offset, half in self._coming if half.refused), FAR)
+        new = ops_for(random, self._coming, refused_offset)
         if random.random() < _HELD_BACK:
             self._held += new
             new = []
@@ -110,18 +110,20 @@ class Queue:
         self._due = due[len(due) - late :] + new[early:]
         self._send(halves, due[: len(due) - late] + new[:early], records)
 
-    def _send(self, halves: list[tuple[int, Half]], ops: list[Aimed], records: int) -> None:
+    def _send(self, halves: list[tuple[int, Half]], ops: list[AimedOp], records: int) -> None:
         """Step over halves and ops, and what is no op, in any order within a batch."""
         random = self._random
-        rows = [self._row(at, half.key, half.value, self._seen(half)) for at, half in halves]
+        rows = [
+            self._row(offset, half.key, half.value, self._seen(half)) for offset, half in halves
+        ]
         op_rows = []
         for op in ops:
             offset = self._next("op")
-            self._ledger.op(0, offset, op)
+            self._expectations.op(0, offset, op)
             op_rows.append(self._row(offset, None, op.value, op.headers))
         while len(op_rows) < records - len(rows):
             offset, (value, headers) = self._next("op"), no_op(random)
-            self._ledger.no_op(0, offset)
+            self._expectations.no_op(0, offset)
             op_rows.append(self._row(offset, None, value, headers))
             decode_alone(None, value, headers)
         random.shuffle(rows)
@@ -136,8 +138,8 @@ class Queue:
         while self._unread:  # each time more of them
             decisions = self._step([], [])
         assert decisions.pending == 0
-        assert self._duplicates == self._ledger.duplicates
-        differences = self._ledger.compare(self._refused, self._ended)
+        assert self._duplicates == self._expectations.duplicates
+        differences = self._expectations.compare(self._refused, self._ended)
         assert not differences, "\n".join(differences[:20])
 
     @property
@@ -161,7 +163,7 @@ class Queue:
         return StoredRecord(offset, self._now_ms, key, value, headers)
 
     def _step(self, halves: list[StoredRecord], ops: list[StoredRecord]) -> QueueDecisions:
-        """Step over halves and new ops; those that come are there, and not read yet."""
+        """Step over halves and new ops; the halves of the next batch are stored, and not read."""
         halves_end = self._coming[0][0] if self._coming else self._offsets["half"]
         self._plan = Plan(halves_end, self._plan.ops_end, self._offsets["op"])
         halves += [fence for fence in self._fences if fence.offset < halves_end]
@@ -187,35 +189,39 @@ class Queue:
             self._take(ended)
         for sent in decided.checks:
             self._take_check(sent)
-        for one in decided.refused:
-            self._refused.append(((one.source, one.element), one.reason.value))
+        for refused in decided.refused:
+            self._refused.append(((refused.source, refused.element), refused.reason.value))
         _write(decided)
         return decided
 
     def _take(self, ended: Ended) -> None:
-        at = ended.at.half_offset
-        assert at not in self._ended, at
-        self._ended.add(at)
-        half, state, op_offset = self._ledger.ends[at]
-        assert _STATES[ended.outcome.value] == state, at
-        assert ended.op_offset == op_offset, at
-        assert half is self._halves[at]
-        self._see_same(ended.at)
+        half_id = ended.stored_half.half_offset
+        assert half_id not in self._ended, half_id
+        self._ended.add(half_id)
+        half, state, op_offset = self._expectations.ends[half_id]
+        assert _STATES[ended.outcome.value] == state, half_id
+        assert ended.op_offset == op_offset, half_id
+        assert half is self._halves[half_id]
+        self._see_same(ended.stored_half)
 
     def _take_check(self, sent: CheckSent) -> None:
         """See that what is asked about is a half that has not ended, once more than before."""
-        at = sent.at.half_offset
-        assert at not in self._ended, at
-        self._asked[at] += 1
-        assert sent.checks == self._asked[at], at
-        self._see_same(sent.at)
+        half_id = sent.stored_half.half_offset
+        assert half_id not in self._ended, half_id
+        self._asked[half_id] += 1
+        assert sent.checks == self._asked[half_id], half_id
+        self._see_same(sent.stored_half)
 
-    def _see_same(self, at: HalfAt) -> None:
+    def _see_same(self, stored_half: HalfAt) -> None:
         """See that it is the half that was sent, bit for bit."""
-        half, found = self._halves[at.half_offset], at.half
-        assert (found.key, found.body, found.headers) == (half.key, half.value, half.user_headers)
-        assert found[:3] == (half.transaction_id, half.group, half.topic), at
-        assert found.real_qid == half.real_qid, at
+        half, delivered = self._halves[stored_half.half_offset], stored_half.half
+        assert (delivered.key, delivered.body, delivered.headers) == (
+            half.key,
+            half.value,
+            half.user_headers,
+        )
+        assert delivered[:3] == (half.transaction_id, half.group, half.topic), stored_half
+        assert delivered.real_qid == half.real_qid, stored_half
 
 
 def some_half(random: Random, topic: str = "orders", partitions: int = 3) -> Half:

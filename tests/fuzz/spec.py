@@ -42,24 +42,24 @@ def _is_partition(of_name: dict[str, bytes | None]) -> bool:
 def is_op(value: bytes) -> bool:
     """Whether a value is an op's, whatever its elements are."""
     try:
-        said = json.loads(value.decode(), parse_constant=_no_constant)
+        op = json.loads(value.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and _is_op(said)
+    return isinstance(op, dict) and _is_op(op)
 
 
-def _is_op(said: dict[str, Any]) -> bool:
-    state, group, actor = said.get("state"), said.get("group"), said.get("actor")
-    lists: tuple[Any, Any] = said.get("offsets"), said.get("transaction_ids")
-    least = 0 if state == "UNKNOWN" and said.get("from_check") is True else 1
+def _is_op(op: dict[str, Any]) -> bool:
+    state, group, actor = op.get("state"), op.get("group"), op.get("actor")
+    lists: tuple[Any, Any] = op.get("offsets"), op.get("transaction_ids")
+    least = 0 if state == "UNKNOWN" and op.get("from_check") is True else 1
     return (
         state in _STATES
         and isinstance(group, str)
         and re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", group, re.ASCII) is not None
-        and all(isinstance(one, list) and least <= len(one) <= 1_024 for one in lists)
-        and len({len(one) for one in lists}) == 1
-        and isinstance(said.get("from_check", False), bool)
-        and isinstance(said.get("remark"), str | None)
+        and all(isinstance(values, list) and least <= len(values) <= 1_024 for values in lists)
+        and len({len(values) for values in lists}) == 1
+        and isinstance(op.get("from_check", False), bool)
+        and isinstance(op.get("remark"), str | None)
         and (actor is None or (isinstance(actor, str) and actor != ""))
     )
 

@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from resolver.protocol import Headers, Record
 from resolver.views.rows import rows_of
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.world import World, header, headers_of, place_of
+from tests.support.world import World, header, headers_of, position_of
 
-from .aimed import FAR, Aimed, ops_for
-from .expected import End, Ledger
+from .aimed import FAR, AimedOp, ops_for
+from .expected import End, Expectations
 from .halves import Half
 from .ops import no_op
 from .pure import some_half
@@ -32,63 +32,69 @@ class System:
         self._world = world
         self._queues = queues
         self._random = Random(seed)  # noqa: S311
-        self._ledger = Ledger(world.names)
+        self._expectations = Expectations(world.names)
         self.halves = self.ops = 0
 
     def send(self, records: int) -> Iterator[int]:
-        """Send so many records, a part at a time; yields how many were sent so far."""
+        """Send `records` records, a part at a time; yields how many were sent so far."""
         while self.halves + self.ops < records:
             for queue in range(self._queues):
                 self._send_chunk(queue, min(CHUNK_RECORDS, records) // self._queues)
             yield self.halves + self.ops
 
     def await_refusals(self) -> list[str]:
-        """Await the ends and the refusals; return what is not as it must."""
+        """Await the ends and the refusals; return what is not as it must be."""
         names = self._world.names
-        ends, refusals = len(self._ledger.ends), len(self._ledger.refusals)
+        ends, refusals = len(self._expectations.ends), len(self._expectations.refusals)
         for topic, expected in ((names.resolution, ends), (names.quarantine, refusals)):
             self._world.reader(topic).until(expected, PATIENCE_SECONDS)
-        said = self._world.resolutions(ends)
+        resolutions = self._world.resolutions(ends)
         refused = self._world.quarantined(refusals)
-        differences = self._ledger.compare(
-            ((_place(one), str(header(one, "REASON"))) for one in refused),
-            (f"{one.queue}:{one.offset}" for one in said),
+        differences = self._expectations.compare(
+            ((_refused_part(record), str(header(record, "REASON"))) for record in refused),
+            (f"{record.queue}:{record.offset}" for record in resolutions),
         )
-        outcomes = {f"{one.queue}:{one.offset}": one.outcome.value for one in said}
+        outcomes = {
+            f"{record.queue}:{record.offset}": record.outcome.value for record in resolutions
+        }
         return differences + list(self._wrong_outcomes(outcomes)) + list(self._wrong_messages())
 
     def wrong_tables(self, tables: Path) -> list[str]:
         """Return which tables have not landed every record once; fences are ops too."""
         expected = {
             "half": self.halves,
-            "resolution": len(self._ledger.ends),
-            "quarantine": len(self._ledger.refusals),
+            "resolution": len(self._expectations.ends),
+            "quarantine": len(self._expectations.refusals),
         }
-        found = {name: _rows(tables, name) for name in expected}
-        said = [f"{name}: {found[name]} rows" for name in expected if found[name] != expected[name]]
-        return said if _rows(tables, "op") >= self.ops else [*said, "op: too few rows"]
+        counts = {name: _rows(tables, name) for name in expected}
+        differences = [
+            f"{name}: {counts[name]} rows" for name in expected if counts[name] != expected[name]
+        ]
+        return (
+            differences if _rows(tables, "op") >= self.ops else [*differences, "op: too few rows"]
+        )
 
-    def told(self) -> str:
-        """Say what it was about."""
-        ends, refused = len(self._ledger.ends), len(self._ledger.refusals)
+    def summary(self) -> str:
+        """Return how many records were sent, and what becomes of them."""
+        ends, refused = len(self._expectations.ends), len(self._expectations.refusals)
         return f"{self.halves} halves and {self.ops} ops: {ends} ended, {refused} refused"
 
     def _send_chunk(self, queue: int, records: int) -> None:
         random, world = self._random, self._world
         halves = [some_half(random, world.real, world.partitions) for _ in range(records // 2)]
         sent = self._store_halves(queue, halves)
-        gone = next((offset for offset, half in sent if half.refused), FAR)
-        made: list[Any] = ops_for(random, sent, gone)
+        refused_offset = next((offset for offset, half in sent if half.refused), FAR)
+        made: list[Any] = ops_for(random, sent, refused_offset)
         made += [no_op(random) for _ in range(records - len(halves) - len(made))]
-        records_of = [_parts(one) for one in made]
+        records_of = [_parts(op) for op in made]
         stored = world.produce(
             Record(world.names.op, None, value, headers, queue) for value, headers in records_of
         )
-        for one, at in zip(made, stored, strict=True):
-            if isinstance(one, Aimed):
-                self._ledger.op(*place_of(at), one)
+        for op, message in zip(made, stored, strict=True):
+            if isinstance(op, AimedOp):
+                self._expectations.op(*position_of(message), op)
             else:
-                self._ledger.no_op(*place_of(at))
+                self._expectations.no_op(*position_of(message))
         self.ops += len(made)
 
     def _store_halves(self, queue: int, halves: list[Half]) -> list[tuple[int, Half]]:
@@ -96,41 +102,45 @@ class System:
         stored = self._world.produce(
             Record(topic, half.key, half.value, half.headers, queue) for half in halves
         )
-        sent = [(place_of(at)[1], half) for at, half in zip(stored, halves, strict=True)]
+        sent = [
+            (position_of(message)[1], half) for message, half in zip(stored, halves, strict=True)
+        ]
         for offset, half in sent:
-            self._ledger.half(queue, offset, half)
+            self._expectations.half(queue, offset, half)
         self.halves += len(sent)
         return sent
 
     def _wrong_outcomes(self, outcomes: dict[str, str]) -> Iterator[str]:
-        for at, end in self._ledger.ends.items():
+        for half_id, end in self._expectations.ends.items():
             expected = "COMMIT" if self._is_delivered(end) else "UNDELIVERABLE"
             expected = "ROLLBACK" if end.state == "ROLLBACK_MESSAGE" else expected
-            if outcomes.get(at) != expected:
-                yield f"{at} is {outcomes.get(at)}, not {expected}"
+            if outcomes.get(half_id) != expected:
+                yield f"{half_id} is {outcomes.get(half_id)}, not {expected}"
 
     def _wrong_messages(self) -> Iterator[str]:
-        expected = {at for at, end in self._ledger.ends.items() if self._is_delivered(end)}
+        expected = {
+            half_id for half_id, end in self._expectations.ends.items() if self._is_delivered(end)
+        }
         for message in self._world.committed(len(expected)):
-            at = str(header(message, "HALF_OFFSET"))
-            if at not in expected:
-                yield f"delivered, and must not be (again): {at}"
+            half_id = str(header(message, "HALF_OFFSET"))
+            if half_id not in expected:
+                yield f"delivered, and must not be (again): {half_id}"
                 continue
-            expected.remove(at)
-            half = self._ledger.ends[at].half
+            expected.remove(half_id)
+            half = self._expectations.ends[half_id].half
             theirs, ours = headers_of(message)[:-4], dict(headers_of(message)[-4:])
-            found = (message.key(), message.value(), theirs)
-            if found != (half.key, half.value, half.user_headers):
-                yield f"not delivered bit for bit: {at}"
-            names = {"UNIQ_KEY": half.transaction_id, "PGROUP": half.group, "HALF_OFFSET": at}
+            delivered = (message.key(), message.value(), theirs)
+            if delivered != (half.key, half.value, half.user_headers):
+                yield f"not delivered bit for bit: {half_id}"
+            names = {"UNIQ_KEY": half.transaction_id, "PGROUP": half.group, "HALF_OFFSET": half_id}
             expected_ours: dict[str, bytes | None] = {}
             expected_ours |= {name: value.encode() for name, value in names.items()}
             expected_ours["BORN_TIMESTAMP"] = dict(half.headers)["BORN_TIMESTAMP"]
             if ours != expected_ours:
-                yield f"delivered as another's: {at}: {ours}"
+                yield f"delivered as another's: {half_id}: {ours}"
             if half.real_qid not in (None, message.partition()):
-                yield f"not delivered where it belongs: {at}: {message.partition()}"
-        yield from (f"not delivered: {at}" for at in expected)
+                yield f"not delivered where it belongs: {half_id}: {message.partition()}"
+        yield from (f"not delivered: {half_id}" for half_id in expected)
 
     def _is_delivered(self, end: End) -> bool:
         world, half = self._world, end.half
@@ -140,10 +150,10 @@ class System:
 
 
 def _parts(made: Any) -> tuple[bytes | None, Headers]:
-    return (made.value, made.headers) if isinstance(made, Aimed) else made
+    return (made.value, made.headers) if isinstance(made, AimedOp) else made
 
 
-def _place(message: Any) -> tuple[str, int | None]:
+def _refused_part(message: Any) -> tuple[str, int | None]:
     """Return what a quarantined record speaks of: its marks begin at the last REASON."""
     names = [name for name, _ in headers_of(message)]
     marks = dict(headers_of(message)[len(names) - 1 - names[::-1].index("REASON") :])

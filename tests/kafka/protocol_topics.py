@@ -18,7 +18,7 @@ from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import held_up, visible_records
-from tests.support.world import headers_of, place_of
+from tests.support.world import headers_of, position_of
 
 #: Real topic of most messages; tests share it, and nobody reads it.
 REAL = "orders.placed"
@@ -92,7 +92,7 @@ class ProtocolTopics:
 
     def _ops(self) -> list[tuple[int, Op]]:
         return [
-            (place_of(message)[0], decode_op(message.value(), headers_of(message)))
+            (position_of(message)[0], decode_op(message.value(), headers_of(message)))
             for message in self.read(self.names.op)
         ]
 

@@ -22,7 +22,7 @@ from resolver.protocol import Half, HalfAt, TransactionStatus, check_record, dec
 from tests.support.databases import Server
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.time_limit import takes
-from tests.support.world import headers_of, place_of
+from tests.support.world import headers_of, position_of
 
 from .protocol_topics import ProtocolTopics
 
@@ -139,7 +139,7 @@ def stored(topics: ProtocolTopics, body: bytes) -> tuple[Half, HalfAt]:
         headers = headers_of(record)
         half = decode_half(record.key(), record.value(), headers, topics.names.prefix)
         if half.body == body:
-            at = HalfAt(*place_of(record), 1, half, headers)
+            at = HalfAt(*position_of(record), 1, half, headers)
             return half, at
     raise AssertionError(f"no half has the body {body!r}")
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ig
 
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
-from resolver.kafka.end_offsets import EndOffsets, Offsets
+from resolver.kafka.end_offsets import EndOffsets, QueueOffsets
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.settings import Settings
@@ -79,7 +79,7 @@ def leaders(monkeypatch: pytest.MonkeyPatch) -> list[Leader]:
                 for place, answer in super().list_offsets(asked, **options).items()
             }
 
-    monkeypatch.setattr("resolver.kafka.end_offsets.AdminClient", Client)
+    monkeypatch.setattr("resolver.kafka.background_client.AdminClient", Client)
     return leaders
 
 
@@ -99,11 +99,11 @@ class Plans:
         for topic in self._topics:
             write(self._settings, topic, *queues)
 
-    def up_to(self, first: int, second: int) -> Offsets:
+    def up_to(self, first: int, second: int) -> QueueOffsets:
         """Return offsets of both queues, the same in both topics."""
         return {topic: {"0": first, "1": second} for topic in self._topics}
 
-    def next(self, start: Offsets, seconds: float = 1.0) -> Offsets:
+    def next(self, start: QueueOffsets, seconds: float = 1.0) -> QueueOffsets:
         """Plan after some seconds; a queue that a busy machine left out is asked after its time."""
         self._clock.now += seconds
         return self.ends.after(start)

@@ -133,7 +133,7 @@ def test_a_late_marker_is_refused(network: Network) -> None:
     deliver_with_a_late(network, late, 2)
     assert late.offsets_error in FENCED
     with closing(network.delivery()) as again:
-        again.start(is_new=False, planned=lambda: 1)
+        again.start(is_new=False, last_planned=lambda: 1)
         again.deliver(1, network.batch(1))
     assert network.holds_once(0, 1)
 
@@ -160,7 +160,7 @@ def test_a_marker_that_a_late_one_set_back_doubles_nothing(
     deliver_with_a_late(network, late, 2)
     assert late.offsets_error == NO_ERROR
     with closing(network.delivery()) as again:
-        again.start(is_new=False, planned=lambda: 1)
+        again.start(is_new=False, last_planned=lambda: 1)
         again.deliver(1, network.batch(1))
         again.deliver(2, network.batch(2))
     assert network.holds_once(0, 1, 2)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from resolver.broker import Broker, Security
 from resolver.errors import RecordsAway, ResolverError, TxResolverError
 from resolver.kafka.clients import admin_client, client_config
-from resolver.kafka.end_offsets import EndOffsets, Offsets
+from resolver.kafka.end_offsets import EndOffsets, QueueOffsets
 from resolver.kafka.topic_specs import output_topics, queue_topics
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
@@ -246,7 +246,7 @@ def test_a_partition_that_is_lost_when_its_records_are_sampled_ends_no_plan(
     class Halting(EndOffsets):
         """Its last answer is older than the trouble."""
 
-        def after(self, start: Offsets) -> Offsets:
+        def after(self, start: QueueOffsets) -> QueueOffsets:
             os.kill(pid, signal.SIGCONT)
             ends = super().after(start)
             if ends[names.half]["1"] > 0:
@@ -297,11 +297,13 @@ def _make_topics(
         second.make_topic(spec.name, [FIRST] * spec.partitions, spec.config)
 
 
-def _start(settings: Settings) -> Offsets:
+def _start(settings: Settings) -> QueueOffsets:
     return Ranges(settings).initialOffset()
 
 
-def _wait_for(ends: EndOffsets, start: Offsets, clock: SetClock, topic: str, queues: str) -> None:
+def _wait_for(
+    ends: EndOffsets, start: QueueOffsets, clock: SetClock, topic: str, queues: str
+) -> None:
     """Plan, a minute apart by the clock, until the first record of these queues is planned."""
 
     def are_back() -> bool:
@@ -322,17 +324,17 @@ def _requests(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
             requests.append({at.partition for at in asked})
             return super().list_offsets(asked, **options)
 
-    monkeypatch.setattr("resolver.kafka.end_offsets.AdminClient", Listing)
+    monkeypatch.setattr("resolver.kafka.background_client.AdminClient", Listing)
     return requests
 
 
-def _end_of(source: Ranges, start: Offsets, expected: list[RangeRow]) -> Offsets | None:
+def _end_of(source: Ranges, start: QueueOffsets, expected: list[RangeRow]) -> QueueOffsets | None:
     """Plan once; return the plan's end, or None if it has other rows."""
     rows, end = source.read(start)
     return end if list(rows) == expected else None
 
 
-def _planned(source: Ranges, start: Offsets, topic: str, queue: str, end: int) -> Offsets:
+def _planned(source: Ranges, start: QueueOffsets, topic: str, queue: str, end: int) -> QueueOffsets:
     """Plan until a queue is planned up to an offset: the first plan finds out who is away."""
     reached = start
 

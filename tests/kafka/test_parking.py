@@ -317,7 +317,8 @@ def test_a_rebuild_decides_anew_what_is_parked(site: Site, deliveries: Deliverie
     delivery.close()
     site.store_halves()
     rebuilt = Delivery(site.settings, "another checkpoint")
-    rebuilt.start(is_new=True, rebuild=True, planned=lambda: 0)  # some of batch 0 may be visible
+    # Some of batch 0 may be visible.
+    rebuilt.start(is_new=True, rebuild=True, last_planned=lambda: 0)
     assert not rebuilt.has_parked
     rebuilt.deliver(0, [msgpack.packb([site.commit(0, site.sick, "another")])])
     assert len(site.parked()) == 3  # what was dropped, the release, the new one

@@ -18,7 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from resolver.broker import Broker
 from resolver.errors import ResolverError
 from resolver.kafka.clients import admin_client
-from resolver.kafka.end_offsets import Offsets
+from resolver.kafka.end_offsets import QueueOffsets
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Record, StoredRecord
 from resolver.resolve.lost_records import Seen
@@ -337,7 +337,7 @@ def offsets(records: list[StoredRecord]) -> list[int]:
     return [record.offset for record in records]
 
 
-def ends(topics: ProtocolTopics) -> Offsets:
+def ends(topics: ProtocolTopics) -> QueueOffsets:
     source = Ranges(topics.settings)
     return source.read(source.initialOffset())[1]
 

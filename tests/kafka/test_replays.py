@@ -54,7 +54,7 @@ def test_of_a_replay_exactly_what_is_missing_is_written(network: Network) -> Non
         first.start(is_new=True)
         first.deliver(0, packed([Decision(message) for message in there if message is not None]))
     with closing(network.delivery()) as again:
-        again.start(is_new=False, planned=lambda: 1)
+        again.start(is_new=False, last_planned=lambda: 1)
         rest = [Decision(message) for message in (*checks, *refusals)]
         again.deliver(1, packed([*decided, *rest]))
     assert len(values(network.settings, names.check("orders"))) == len(checks)
@@ -90,7 +90,7 @@ def test_another_open_transaction_on_a_topic_keeps_nobody_waiting(
     stranger = hiding_the_end(network)
     with closing(network.delivery()) as again, ThreadPoolExecutor() as pool:
         try:
-            again.start(is_new=True, planned=lambda: 1)
+            again.start(is_new=True, last_planned=lambda: 1)
             delivering = pool.submit(again.deliver, 1, packed([*network.decided(1), elsewhere]))
             delivering.result(SECONDS)
             assert values(network.settings, other) == [b"20"]
@@ -152,7 +152,7 @@ def test_a_leader_that_was_cut_off_hides_nothing_from_a_replay(
         first.start(is_new=True)
         first.deliver(0, network.batch(0))
     with closing(network.delivery()) as again:
-        again.start(is_new=False, planned=lambda: 1)
+        again.start(is_new=False, last_planned=lambda: 1)
         again.deliver(1, packed([*network.decided(0), *network.decided(1)]))
     assert len(clients) >= 2
     assert "can't be read" not in caplog.text
@@ -195,7 +195,7 @@ def test_a_client_that_is_not_told_all_costs_a_replay_no_attempt(
         first.start(is_new=True)
         first.deliver(0, network.batch(0))
     with closing(network.delivery()) as again:
-        again.start(is_new=False, planned=lambda: 1)
+        again.start(is_new=False, last_planned=lambda: 1)
         again.deliver(1, packed([*network.decided(0), *network.decided(1)]))
     assert len(clients) == 3
     assert network.holds_once(0, 1)

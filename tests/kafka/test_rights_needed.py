@@ -213,7 +213,7 @@ def resolver_works(site: Site, seconds: float) -> None:
     assert all(after[topic] > before[topic] for topic in after)
     decisions = [decision for part in written for decision in unpack(part)]
     visible = VisibleReader(settings, Targets(settings)).of(0, decisions, 10)
-    assert {own[0] for own in visible.found} == {*outputs}
+    assert {own[0] for own in visible.identities} == {*outputs}
 
 
 def revoke(site: Site, settings: Settings, seconds: float) -> None:

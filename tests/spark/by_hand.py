@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from resolver.ledger import HEADERS, TABLES
 from resolver.protocol import Names, Record
-from tests.support.tables import at, leave_checksums, write_tables
+from tests.support.tables import leave_checksums, time_at, write_tables
 
 RECORD = (
     "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, "
@@ -37,7 +37,7 @@ class ByHand:
         self._ends[place] += 1
         headers = [(name, value and bytearray(value)) for name, value in record.headers]
         key, value = (one and bytearray(one) for one in (record.key, record.value))
-        self._stored.append((*place, offset, at(seconds), key, value, headers or None))
+        self._stored.append((*place, offset, time_at(seconds), key, value, headers or None))
         return offset
 
     def land(self, spark: SparkSession) -> None:

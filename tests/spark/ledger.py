@@ -22,7 +22,7 @@ from resolver.ledger.landing import land_query
 from resolver.protocol import Names, Record
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.world import place_of
+from tests.support.world import position_of
 
 _COLUMNS = ("source_topic", "source_partition", "source_offset", "key", "value", "headers")
 #: Where a record stands, and its key, value and headers: the values of these columns.
@@ -72,7 +72,7 @@ class Ledger:
     def _note(self, record: Record) -> Any:
         def note(error: object, message: Message) -> None:
             assert error is None, error
-            place = place_of(message)
+            place = position_of(message)
             self.written.append(
                 (record.topic, *place, record.key, record.value, tuple(record.headers))
             )

@@ -28,7 +28,7 @@ from resolver.protocol import (
     revoked_record,
 )
 from resolver.settings import Settings
-from tests.support.tables import at
+from tests.support.tables import time_at
 
 from .by_hand import NAMES, ByHand, Row
 
@@ -43,7 +43,7 @@ FIRST, SECOND = NAMES.fast_id("orders", "first"), NAMES.fast_id("orders", "secon
 COMMIT = TransactionStatus.COMMIT_MESSAGE
 ROLLBACK = TransactionStatus.ROLLBACK_MESSAGE
 UNKNOWN = TransactionStatus.UNKNOWN
-START_MS = round(at(0).timestamp() * 1_000)
+START_MS = round(time_at(0).timestamp() * 1_000)
 #: Halves by what becomes of them; `slow_1` and others have no fast id.
 NAMED = (
     *("fast_1", "fast_2", "withdrawn", "waited", "overtaken", "given_up", "conflict", "asked"),
@@ -245,7 +245,7 @@ def test_it_finds_each_damage(spark: SparkSession, story: Story, tmp_path: Path)
     def others(tables: Tables) -> None:
         [refused] = [one for one in tables["quarantine"] if one["refused_offset"] == ops["settle"]]
         refused |= {"refused_offset": ops["kept"], "offset": number("conflict")}
-        tables["check"][0]["source_timestamp"] = at(5)
+        tables["check"][0]["source_timestamp"] = time_at(5)
 
     by_ann = {"outcome": "ROLLBACK", "op_offset": ops["settle"], "source": "OPERATOR"}
     given_up = {"outcome": "DISCARD", "source": "LIMIT", "op_offset": None, "delivery": "FAST"}

@@ -68,36 +68,37 @@ def test_other_settings_hold_from_the_first_batch_not_yet_planned(
     reopen: Reopen, spark: SparkSession, source: Path
 ) -> None:
     """Which is not the first one not yet committed: the failed batch is replayed as planned."""
-    reopen().planned(FIRST)
+    reopen().extend_planned_settings(FIRST)
     run_query(spark, reopen(), source)
     run_query(spark, reopen(), source, fails=True)
-    planned = reopen().planned(SECOND)
+    planned = reopen().extend_planned_settings(SECOND)
     assert planned.entries == ((0, FIRST), (2, SECOND))
-    assert reopen().planned(SECOND) == planned
+    assert reopen().extend_planned_settings(SECOND) == planned
 
 
 def test_of_settings_before_any_batch_the_last_hold(reopen: Reopen) -> None:
     for settings in (FIRST, SECOND, THIRD):
-        reopen().planned(settings)
-    planned = reopen().planned(THIRD)
+        reopen().extend_planned_settings(settings)
+    planned = reopen().extend_planned_settings(THIRD)
     assert planned.entries == ((0, FIRST), (0, SECOND), (0, THIRD))
-    assert planned.at(0) == THIRD
+    assert planned.for_batch(0) == THIRD
 
 
 def test_an_empty_or_unfinished_offset_log_has_no_batch(reopen: Reopen, tmp_path: Path) -> None:
     offsets = tmp_path / "checkpoint" / "spark" / "offsets"
     offsets.mkdir(parents=True)
-    assert reopen().planned(FIRST).entries == ((0, FIRST),)
+    assert reopen().extend_planned_settings(FIRST).entries == ((0, FIRST),)
     (offsets / ".7.0b1c.tmp").write_text("v1\n")
     (offsets / ".6.crc").write_text("")
-    assert reopen().planned(SECOND).entries == ((0, FIRST), (0, SECOND))
+    assert reopen().extend_planned_settings(SECOND).entries == ((0, FIRST), (0, SECOND))
 
 
 def test_another_prefix_is_refused(reopen: Reopen) -> None:
-    reopen().planned(StepSettings(topic_prefix="one."))
+    reopen().extend_planned_settings(StepSettings(topic_prefix="one."))
     with pytest.raises(SettingsError, match=r"is 'two\.'.* with 'one\.'"):
-        reopen().planned(StepSettings(topic_prefix="two."))
-    assert reopen().planned(StepSettings(topic_prefix="one.")).topic_prefix == "one."
+        reopen().extend_planned_settings(StepSettings(topic_prefix="two."))
+    planned = reopen().extend_planned_settings(StepSettings(topic_prefix="one."))
+    assert planned.topic_prefix == "one."
 
 
 def test_it_is_new_until_a_batch_is_committed(

@@ -23,7 +23,7 @@ from resolver.settings import Settings
 from resolver.spark.running import finish_batch
 from resolver.views import Ledger as Views
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.tables import Row, at, outcome, write_tables
+from tests.support.tables import Row, outcome, time_at, write_tables
 from tests.support.tables import half as half_row
 
 from .ledger import Ledger
@@ -116,7 +116,7 @@ def op(offset: int, seconds: float, word: str, *halves: int) -> Row:
         "from_check": False,
         "offsets": list(halves),
         "transaction_ids": [f"tx-0-{half}" for half in halves],
-        "stored_at": at(seconds),
+        "stored_at": time_at(seconds),
         "source_offset": offset,
     }
 
@@ -136,16 +136,16 @@ def test_the_audit_counts_what_is_erased_and_gone_and_judges_the_rest(
     10, 11 and 12 stay, and 10 and 11 are erased. The checks of 10 and 12 have another body.
     """
     midnight = 14 * 3_600.0
-    old = {"stored_at": at(midnight - 9), "source_timestamp": at(midnight + 5)}
+    old = {"stored_at": time_at(midnight - 9), "source_timestamp": time_at(midnight + 5)}
     gone = [{**message(offset), **half_times(midnight - 9)} for offset in range(4)]
     kept = [{**message(offset), **half_times(midnight + 900)} for offset in (10, 11, 12)]
     of_gone = {name: gone[0][name] for name in ("queue", "transaction_id", "group", "topic")}
     refused = {"reason": "MALFORMED_HALF", "refused_topic": "tx.half", "refused_offset": 3}
     late = {"reason": "CONFLICTING_END", "refused_topic": "tx.op", "refused_offset": 1}
-    of_later = {"source_timestamp": at(midnight + 5), **of_gone}
-    lost = check(gone[1], 0, source_timestamp=at(midnight + 1))
-    asked = {"source_timestamp": at(midnight + 900.5)}
-    ends = {"stored_at": at(midnight + 900), "op_offset": 3}
+    of_later = {"source_timestamp": time_at(midnight + 5), **of_gone}
+    lost = check(gone[1], 0, source_timestamp=time_at(midnight + 1))
+    asked = {"source_timestamp": time_at(midnight + 900.5)}
+    ends = {"stored_at": time_at(midnight + 900), "op_offset": 3}
     write_tables(
         tmp_path,
         half=[*gone, *kept],
@@ -173,7 +173,7 @@ def test_the_audit_counts_what_is_erased_and_gone_and_judges_the_rest(
     )  # fmt: skip
     keep = {f"keep_{table.name}_days": 1 for table in TABLES}
     settings = Settings(queues=1, transaction_timeout_ms=1, **keep)  # type: ignore[arg-type]
-    done = maintain(Views(tables=tmp_path), settings, at(midnight + 86_400))
+    done = maintain(Views(tables=tmp_path), settings, time_at(midnight + 86_400))
     assert {one.table for one in done if one.removed} == {"half", "op"}
     erase(tmp_path, settings, HalfId(0, 10), HalfId(0, 11))
 
@@ -188,4 +188,4 @@ def test_the_audit_counts_what_is_erased_and_gone_and_judges_the_rest(
 
 
 def half_times(seconds: float) -> Row:
-    return {"stored_at": at(seconds), "source_timestamp": at(seconds)}
+    return {"stored_at": time_at(seconds), "source_timestamp": time_at(seconds)}

@@ -17,7 +17,7 @@ from resolver.views import Filter, HalfId, Ledger
 from resolver.views.spark import SparkLedger
 from tests.bench.big_ledger import make_ledger
 from tests.support.fast_tables import make_older, write_fast
-from tests.support.tables import at, half, identity, outcome, write_tables
+from tests.support.tables import half, identity, outcome, time_at, write_tables
 
 #: Forty of each anomaly.
 TRANSACTIONS = 4_000
@@ -43,7 +43,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Both:
     """A ledger with every anomaly, and an answer whose group can't be read."""
     home = tmp_path_factory.mktemp("everything")
     make_ledger(home / "tables", TRANSACTIONS, batches=2)
-    write_tables(home / "tables", op=[{"queue": 0, "from_check": True, "stored_at": at(0)}])
+    write_tables(home / "tables", op=[{"queue": 0, "from_check": True, "stored_at": time_at(0)}])
     return Both(Ledger(home, at=NOW), SparkLedger(spark, home, at=NOW))
 
 
@@ -86,7 +86,7 @@ def rows_of(found: DataFrame) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """One that ended, one that nobody was asked about, one that nobody answers, a parked one."""
-    asked = [{**identity(0, 2), "checks": n, "source_timestamp": at(6 * n)} for n in (1, 2)]
+    asked = [{**identity(0, 2), "checks": n, "source_timestamp": time_at(6 * n)} for n in (1, 2)]
     own = {"refused_topic": "tx.half", "refused_offset": 4, "offset": None, "group": None}
     write_tables(
         tmp_path / "tables",
@@ -94,9 +94,9 @@ def home(tmp_path: Path) -> Path:
         + [half(0, 4, group=None, value=b"no JSON")],
         check=asked,
         quarantine=[
-            {**identity(0, 4), **own, "reason": "MALFORMED_HALF", "source_timestamp": at(3)}
+            {**identity(0, 4), **own, "reason": "MALFORMED_HALF", "source_timestamp": time_at(3)}
         ],
-        parked=[{**identity(0, 3), "outcome": "COMMIT", "decided_at": at(2)}],
+        parked=[{**identity(0, 3), "outcome": "COMMIT", "decided_at": time_at(2)}],
         resolution=[outcome(0, 0, "COMMIT")],
     )
     return tmp_path
@@ -115,9 +115,9 @@ def test_what_is_pending_now_and_what_has_changed_since(spark: SparkSession, hom
     assert_rows(
         then.pending(),
         "offset long, status string, checks int, next_check_at timestamp, parked_at timestamp",
-        (1, "PENDING", 0, at(6), None),
-        (2, "PENDING", 2, at(12 + 60), None),
-        (3, "PARKED", 0, None, at(2)),
+        (1, "PENDING", 0, time_at(6), None),
+        (2, "PENDING", 2, time_at(12 + 60), None),
+        (3, "PARKED", 0, None, time_at(2)),
     )
     write_tables(
         home / "tables", half=[half(0, 5)], resolution=[outcome(0, 1, "ROLLBACK", source_offset=1)]
@@ -136,11 +136,11 @@ def test_failures_rates_and_latency_of_a_small_ledger(spark: SparkSession, home:
     assert_rows(
         ledger.failures(),
         "fingerprint string, count long, example string, first_at timestamp",
-        ("MALFORMED_HALF tx.half ?", 1, "0:4", at(3)),
+        ("MALFORMED_HALF tx.half ?", 1, "0:4", time_at(3)),
     )
     assert_rows(
         ledger.rates(), "minute timestamp, group string, begun long, committed long",
-        (at(0), "orders", 4, 1),
+        (time_at(0), "orders", 4, 1),
     )  # fmt: skip
     assert_rows(ledger.latency(), "ended long, p50_ms double, max_ms long", (1, 750.0, 750))
 
@@ -152,9 +152,9 @@ def test_one_transaction_is_found_and_told(spark: SparkSession, home: Path) -> N
     assert_rows(
         ledger.timeline(found),
         "at timestamp, event string, word string, checks int",
-        (at(0), "half", "STORED", None),
-        (at(6), "check", "ASKED", 1),
-        (at(12), "check", "ASKED", 2),
+        (time_at(0), "half", "STORED", None),
+        (time_at(6), "check", "ASKED", 1),
+        (time_at(12), "check", "ASKED", 2),
     )
     with pytest.raises(NoSuchTransaction, match=r'no transaction "it.s"'):
         ledger.find("it's")

@@ -32,7 +32,7 @@ class Command:
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
-        self._seen = len(self.said())  # what another command has said there does not count
+        self._seen = len(self.output())  # what another command has said there does not count
         with log.open("ab") as output, (errors or log).open("ab") as error_output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "resolver", *arguments],
@@ -42,18 +42,18 @@ class Command:
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
             )
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
     def until_said(self, text: str) -> None:
         """Return once it has said something new that contains `text`."""
         until = time.monotonic() + PATIENCE_SECONDS
-        while text not in (said := self.said())[self._seen :]:
+        while text not in (output := self.output())[self._seen :]:
             ended = self.process.poll()
-            assert ended is None, f"it ended with {ended}:\n{self.said()[-3_000:]}"
-            assert time.monotonic() < until, f"no {text!r} in:\n{self.said()[-3_000:]}"
+            assert ended is None, f"it ended with {ended}:\n{self.output()[-3_000:]}"
+            assert time.monotonic() < until, f"no {text!r} in:\n{self.output()[-3_000:]}"
             time.sleep(0.005)
-        self._seen = len(said)
+        self._seen = len(output)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -84,8 +84,8 @@ def mariadb() -> Iterator[Server]:
 
 def _postgresql_programs() -> Path:
     """Return the folder of the newest PostgreSQL's programs."""
-    found = sorted(_DEBIAN.glob("*/bin/postgres"), key=lambda file: float(file.parts[-3]))
-    program = found[-1] if found else shutil.which("postgres")
+    versions = sorted(_DEBIAN.glob("*/bin/postgres"), key=lambda file: float(file.parts[-3]))
+    program = versions[-1] if versions else shutil.which("postgres")
     assert program, "no PostgreSQL: run scripts/setup --tests"
     return Path(program).resolve().parent
 

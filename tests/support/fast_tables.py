@@ -7,7 +7,7 @@ from typing import Any
 
 from deltalake import DeltaTable, write_deltalake
 
-from .tables import Row, at, half, outcome, write_tables
+from .tables import Row, half, outcome, time_at, write_tables
 
 FAST_ID = "tx.fast:orders:a"
 #: Columns that came with fast commits, by table.
@@ -23,12 +23,12 @@ def op(offset: int, word: str, seconds: float, half_offset: int, **changes: Any)
     state = word if word == "UNKNOWN" else f"{word}_MESSAGE"
     row = {"queue": 0, "tag": "d", "state": state, "group": "orders", "from_check": False}
     named = {"offsets": [half_offset], "transaction_ids": [f"tx-0-{half_offset}"]}
-    return {**row, **named, "stored_at": at(seconds), "source_offset": offset, **changes}
+    return {**row, **named, "stored_at": time_at(seconds), "source_offset": offset, **changes}
 
 
 def revoked(offset: int, seconds: float) -> Row:
     """A row of `op` that says that the fast id is revoked."""
-    row = {"queue": 0, "tag": "revoked", "fast_id": FAST_ID, "stored_at": at(seconds)}
+    row = {"queue": 0, "tag": "revoked", "fast_id": FAST_ID, "stored_at": time_at(seconds)}
     return {**row, "source_offset": offset}
 
 

@@ -9,12 +9,14 @@ import psutil
 
 def processes_in(home: Path, of: str = "") -> list[psutil.Process]:
     """Return the processes that work in a folder, or were told of it; `of`: of which program."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
-            told = process.cmdline()
-            if any(str(home) in text for text in [process.cwd(), *told]) and of in " ".join(told):
-                found.append(process)
+            command_line = process.cmdline()
+            if any(str(home) in text for text in [process.cwd(), *command_line]) and of in " ".join(
+                command_line
+            ):
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return found
+    return processes

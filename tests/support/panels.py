@@ -39,10 +39,10 @@ def draw(
     figure = Figure(figsize=(20, rows * 0.36), layout=None)
     figure.suptitle(title, y=0.995)
     for panel in panels():
-        place = panel["gridPos"]
-        left, width = place["x"] / _COLUMNS, place["w"] / _COLUMNS
-        bottom = 1 - (place["y"] + place["h"]) / rows
-        box = (left + 0.03, bottom * 0.98 + 0.012, width - 0.04, place["h"] / rows * 0.98 - 0.022)
+        grid = panel["gridPos"]
+        left, width = grid["x"] / _COLUMNS, grid["w"] / _COLUMNS
+        bottom = 1 - (grid["y"] + grid["h"]) / rows
+        box = (left + 0.03, bottom * 0.98 + 0.012, width - 0.04, grid["h"] / rows * 0.98 - 0.022)
         axes = figure.add_axes(box)
         axes.set_title(f"{panel['title']} ({panel['fieldConfig']['defaults']['unit']})", size=9)
         axes.tick_params(labelsize=7)
@@ -63,6 +63,6 @@ def _draw(axes: Any, kind: str, series: dict[str, Any], legend: str) -> None:
         last = shown + f"{float(series['values'][-1][1]):g}"
         axes.text(0.5, 0.5, last, ha="center", va="center", size=14)
         return
-    times = [datetime.fromtimestamp(at, timezone.utc) for at, _ in series["values"]]
-    label = re.sub(r"\{\{(\w+)\}\}", lambda found: series["metric"].get(found[1], ""), legend)
+    times = [datetime.fromtimestamp(time, timezone.utc) for time, _ in series["values"]]
+    label = re.sub(r"\{\{(\w+)\}\}", lambda match: series["metric"].get(match[1], ""), legend)
     axes.plot(times, [float(value) for _, value in series["values"]], label=label or "value")

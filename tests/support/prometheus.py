@@ -39,7 +39,7 @@ class Prometheus:
     def firing(self) -> set[str]:
         """Return the names of the alerts that fire now."""
         alerts = self._get("alerts")["alerts"]
-        return {one["labels"]["alertname"] for one in alerts if one["state"] == "firing"}
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
     def _get(self, path: str, **asked: Any) -> Any:
         url = f"{self.url}/api/v1/{path}?{urlencode(asked)}"

@@ -47,8 +47,8 @@ def visible_records(
     with _consumer(options, "read_committed") as consumer:
         return [
             message
-            for place in _places(consumer, topic, partitions)
-            for message in _to_end(consumer, place)
+            for partition in _topic_partitions(consumer, topic, partitions)
+            for message in _to_end(consumer, partition)
         ]
 
 
@@ -68,8 +68,8 @@ def end_offsets(
     """Return the end offset of each partition, as consumers of this isolation find it."""
     with _consumer(options, isolation) as consumer:
         return {
-            place.partition: _end_of(consumer, place)
-            for place in _places(consumer, topic, partitions)
+            partition.partition: _end_of(consumer, partition)
+            for partition in _topic_partitions(consumer, topic, partitions)
         }
 
 
@@ -84,7 +84,7 @@ def _consumer(options: Options, isolation: str) -> closing[Consumer]:
     return closing(Consumer({**options, **own}))
 
 
-def _places(
+def _topic_partitions(
     consumer: Consumer, topic: str, partitions: Iterable[int] | None
 ) -> list[TopicPartition]:
     if partitions is None:
@@ -94,27 +94,27 @@ def _places(
     return [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
 
 
-def _end_of(consumer: Consumer, place: TopicPartition) -> int:
-    return wait_until(partial(_end_if_led, consumer, place))[1]
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    return wait_until(partial(_end_if_led, consumer, partition))[1]
 
 
-def _end_if_led(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+def _end_if_led(consumer: Consumer, partition: TopicPartition) -> tuple[int, int] | None:
     """Return the first offset and the end; None from a broker that has just started."""
     try:
-        return consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+        return consumer.get_watermark_offsets(partition, PATIENCE_SECONDS)
     except KafkaException as error:
         if error.args[0].code() in _NOT_YET:
             return None
         raise
 
 
-def _to_end(consumer: Consumer, place: TopicPartition) -> Iterator[Message]:
+def _to_end(consumer: Consumer, partition: TopicPartition) -> Iterator[Message]:
     # While somebody writes, librdkafka may never tell of an end.
-    end = _end_of(consumer, place)
-    consumer.assign([place])
+    end = _end_of(consumer, partition)
+    consumer.assign([partition])
     while True:
         message = consumer.poll(PATIENCE_SECONDS)
-        assert message is not None, f"nothing of {place.topic} within {PATIENCE_SECONDS} s"
+        assert message is not None, f"nothing of {partition.topic} within {PATIENCE_SECONDS} s"
         if (error := message.error()) is None:
             yield message
             if (message.offset() or 0) >= end - 1:

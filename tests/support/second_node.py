@@ -100,8 +100,10 @@ class SecondNode:
         wait_until(lambda: self._is_led(topic))
 
     def _is_led(self, topic: str) -> bool:
-        found = self._admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(topic)
-        return found is not None and all(one.leader > 0 for one in found.partitions.values())
+        description = self._admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(topic)
+        return description is not None and all(
+            partition.leader > 0 for partition in description.partitions.values()
+        )
 
 
 def have_kafkas_topics_made(first: Broker) -> None:

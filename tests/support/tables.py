@@ -31,13 +31,13 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 
-def at(seconds: float) -> datetime:
-    """The time so many seconds after the beginning."""
+def time_at(seconds: float) -> datetime:
+    """The time some seconds after `START`."""
     return START + timedelta(seconds=seconds)
 
 
 def write_tables(folder: Path, **rows: Sequence[Row]) -> None:
-    """Add rows to the tables below a folder; a row's place is its number unless it says so."""
+    """Add rows to the tables below a folder; a row's offset is its number unless it has one."""
     for table in TABLES:
         filled = [
             _filled(table, number, row) for number, row in enumerate(rows.get(table.name, ()))
@@ -61,11 +61,11 @@ def leave_checksums(folder: Path) -> None:
     Whoever has Spark reads such tables without Delta's job for each log.
     """
     for table in TABLES:
-        there = DeltaTable(folder / table.name)
-        files = pa.table(there.get_add_actions(flatten=True))
+        delta_table = DeltaTable(folder / table.name)
+        files = pa.table(delta_table.get_add_actions(flatten=True))
         sizes = files["size_bytes"].to_pylist()
         checksum = {"numFiles": len(sizes), "tableSizeBytes": sum(sizes), "setTransactions": []}
-        file = folder / table.name / "_delta_log" / f"{there.version():020}.crc"
+        file = folder / table.name / "_delta_log" / f"{delta_table.version():020}.crc"
         file.write_text(json.dumps(checksum), encoding="utf-8")
 
 
@@ -75,29 +75,29 @@ def _append(path: Path, rows: pa.Table) -> None:
 
 def _filled(table: Table, number: int, row: Row) -> Row:
     time = row.get("source_timestamp") or row.get("decided_at") or row.get("stored_at") or START
-    place = {
+    source = {
         "source_topic": f"tx.{table.topic}",
         "source_partition": 0,
         "source_offset": number,
         "source_timestamp": time,
         PARTITION_COLUMN: time.date(),
     }
-    return {**place, **row}
+    return {**source, **row}
 
 
 def half(queue: int, offset: int, seconds: float = 0, **changes: Any) -> Row:
     """A row of `half`; the transaction id is `tx-QUEUE-OFFSET`."""
-    place = {"source_partition": queue, "source_offset": offset}
-    return {**identity(queue, offset), "stored_at": at(seconds), **place, **changes}
+    source = {"source_partition": queue, "source_offset": offset}
+    return {**identity(queue, offset), "stored_at": time_at(seconds), **source, **changes}
 
 
 def outcome(queue: int, offset: int, word: str, seconds: float = 1, **changes: Any) -> Row:
     """A row of `resolution`."""
     times = {
-        "stored_at": at(0),
-        "ended_at": at(seconds - 0.5),
-        "decided_at": at(seconds),
-        "source_timestamp": at(seconds + 0.25),
+        "stored_at": time_at(0),
+        "ended_at": time_at(seconds - 0.5),
+        "decided_at": time_at(seconds),
+        "source_timestamp": time_at(seconds + 0.25),
     }
     own = {"outcome": word, "source": "END", "op_offset": offset, "checks": 0, "answered": 0}
     return {**identity(queue, offset), **own, **times, **changes}

@@ -19,7 +19,7 @@ from .patience import FACTOR, LIMIT_SECONDS
 
 _Armed = tuple[Any, Timer]
 _ARMED = pytest.StashKey[_Armed]()
-#: The process of a test ends after so many of its limits, and the run soon after it.
+#: Number of its limits after which the process of a test ends, and the run soon after it.
 _BACKSTOP = 1.5
 
 

@@ -59,10 +59,10 @@ class Sent:
     @classmethod
     def of(cls, half: Half, message: Message) -> Sent:
         """Return a half whose record this is."""
-        return cls(half, *place_of(message), message.timestamp()[1])
+        return cls(half, *position_of(message), message.timestamp()[1])
 
     @property
-    def at(self) -> str:
+    def half_id(self) -> str:
         return f"{self.queue}:{self.offset}"
 
 
@@ -120,8 +120,8 @@ class World:
     ) -> Message:
         """Send one op for halves of one queue; return it as it was stored."""
         elements = [
-            Element(position, one.offset, one.half.transaction_id)
-            for position, one in enumerate(sent)
+            Element(position, stored_half.offset, stored_half.half.transaction_id)
+            for position, stored_half in enumerate(sent)
         ]
         op = Op(state, sent[0].half.group, tuple(elements), from_check)
         return self.produce([op.to_record(self.names.op, sent[0].queue)])[0]
@@ -136,15 +136,15 @@ class World:
         """Produce records and return them as they were stored."""
         stored: dict[int, Message] = {}
 
-        def keep(place: int) -> Callable[[Any, Message], None]:
+        def keep(number: int) -> Callable[[Any, Message], None]:
             def delivered(error: Any, message: Message) -> None:
                 assert error is None, error
-                stored[place] = message
+                stored[number] = message
 
             return delivered
 
         count = 0
-        for place, record in enumerate(records):
+        for number, record in enumerate(records):
             self.producer.produce(
                 record.topic,
                 record.value,
@@ -152,12 +152,12 @@ class World:
                 record.partition,
                 headers=list(record.headers),
                 timestamp=record.timestamp_ms,
-                on_delivery=keep(place),
+                on_delivery=keep(number),
             )
             self.producer.poll(0)
             count += 1
         assert self.producer.flush(PATIENCE_SECONDS) == 0
-        return [stored[place] for place in range(count)]
+        return [stored[number] for number in range(count)]
 
     def reader(self, topic: str) -> Reader:
         """Return the reader of a topic, which keeps what it has read."""
@@ -166,17 +166,20 @@ class World:
         return self._readers[topic]
 
     def committed(self, expected: int) -> list[Message]:
-        """Return the messages of the real topic once there are so many."""
+        """Return the messages of the real topic once there are `expected` of them."""
         return self.reader(self.real).until(expected)
 
     def resolutions(self, expected: int) -> list[Resolution]:
-        """Return the outcomes once there are so many."""
+        """Return the outcomes once there are `expected` of them."""
         read = self.reader(self.names.resolution).until(expected)
         return [decode_resolution(message.value()) for message in read]
 
     def outcomes(self, expected: int) -> dict[str, str]:
-        """Return each transaction's outcome, by its id, once so many have one."""
-        return {said.transaction_id: said.outcome.value for said in self.resolutions(expected)}
+        """Return each transaction's outcome, by its id, once `expected` of them have one."""
+        return {
+            resolution.transaction_id: resolution.outcome.value
+            for resolution in self.resolutions(expected)
+        }
 
     def checks(self, expected: int) -> list[Message]:
         return self.reader(self.names.check(self.group)).until(expected)
@@ -218,16 +221,16 @@ class Reader:
         self.messages: list[Message] = []
 
     def until(self, expected: int, seconds: float = PATIENCE_SECONDS) -> list[Message]:
-        """Read until there are so many, and then all there are; fail if that takes too long."""
+        """Read until there are `expected`, then all that are there; fail if that takes too long."""
         until = time.monotonic() + seconds
         while len(self.messages) < expected:
-            said = f"{len(self.messages)} of {expected} records in {self._topic}"
-            assert time.monotonic() < until, said
+            progress = f"{len(self.messages)} of {expected} records in {self._topic}"
+            assert time.monotonic() < until, progress
             self._read(0.2)
         return self.all()
 
     def all(self) -> list[Message]:
-        """Read anew all that is there now, and perhaps some of what comes meanwhile."""
+        """Read all that is there now from the beginning, and perhaps some that come meanwhile."""
         self._ends = None
         self.messages = []
         until = time.monotonic() + PATIENCE_SECONDS
@@ -245,7 +248,7 @@ class Reader:
             self._consumer.poll(seconds)
             return
         for message in self._consumer.consume(1_000, seconds):
-            partition, offset = place_of(message)
+            partition, offset = position_of(message)
             error = message.error()
             if error is None:
                 self.messages.append(message)
@@ -267,16 +270,16 @@ class Reader:
             begin = [
                 TopicPartition(self._topic, number, 0) for number in topics[self._topic].partitions
             ]
-            self._ends = {one.partition: self._end_of(one) for one in begin}
+            self._ends = {partition.partition: self._end_of(partition) for partition in begin}
             self._consumer.assign(begin)
         return self._ends
 
-    def _end_of(self, place: TopicPartition) -> int:
+    def _end_of(self, partition: TopicPartition) -> int:
         """Return a partition's end, once it has a leader: a topic just made may have none."""
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return int(self._consumer.get_watermark_offsets(place, 30)[1])
+                return int(self._consumer.get_watermark_offsets(partition, 30)[1])
             except KafkaException as error:
                 if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > until:
                     raise
@@ -294,7 +297,7 @@ def headers_of(message: Message) -> Headers:
     return cast(Headers, message.headers() or [])
 
 
-def place_of(message: Message) -> tuple[int, int]:
+def position_of(message: Message) -> tuple[int, int]:
     """Return a record's partition and offset, which a message that is not stored has not."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None and offset is not None

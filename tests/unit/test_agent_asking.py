@@ -12,7 +12,7 @@ from resolver.producer.agent.asking import Asking
 from resolver.producer.agent.check_log import CheckLog
 from resolver.producer.agent.holding import Held, Holding
 from resolver.producer.agent.limits import AgentLimits
-from resolver.producer.agent.progress import Place, Progress
+from resolver.producer.agent.progress import CheckPosition, Progress
 from resolver.protocol import Check, Half, HalfId
 
 
@@ -24,7 +24,7 @@ def test_an_executor_that_drops_its_tasks_is_not_waited_for() -> None:
     log = CheckLog("orders")
     asking = Asking(nothing, nothing, holding, Progress(), executor, limits, log)
     half = Half("t1", "orders", "real", 1, None, b"", [])
-    holding.put(Held(Check(half, HalfId(0, 1), 1), Place(0, 1)))
+    holding.put(Held(Check(half, HalfId(0, 1), 1), CheckPosition(0, 1)))
     asking.tend()
     executor.shutdown(wait=False, cancel_futures=True)
     with pytest.raises(RuntimeError, match="after shutdown"):

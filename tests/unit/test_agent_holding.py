@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver.producer.agent.holding import Held, Holding
-from resolver.producer.agent.progress import Place, Progress
+from resolver.producer.agent.progress import CheckPosition, Progress
 from resolver.protocol import Check, Half, HalfId
 
 
 def held(offset: int, times: int = 1, at: int = 0, partition: int = 0) -> Held:
     half = Half(f"t{offset}", "orders", "real", 1, None, b"", [])
-    return Held(Check(half, HalfId(0, offset), times), Place(partition, at))
+    return Held(Check(half, HalfId(0, offset), times), CheckPosition(partition, at))
 
 
 def test_of_several_waiting_checks_for_one_half_the_newest_is_asked() -> None:
@@ -30,7 +30,7 @@ def test_a_repeated_check_takes_the_place_of_the_first() -> None:
     holding.put(held(1, at=5))
     again = held(1, at=9)
     needless = holding.put(again)
-    assert needless is not None and needless.place.offset == 5
+    assert needless is not None and needless.position.offset == 5
     assert holding.take(0.0) is again
 
 
@@ -127,7 +127,7 @@ def test_checks_of_partitions_that_went_away_are_dropped() -> None:
     holding.put(held(2, partition=1))
     holding.drop({0})
     left = holding.take(0.0)
-    assert left is not None and left.place.partition == 1
+    assert left is not None and left.position.partition == 1
     assert holding.take(0.0) is None
 
 
@@ -136,12 +136,12 @@ def test_only_a_prefix_that_is_done_is_committed(order: list[int], count: int) -
     offsets = [10, 11, 13, 14, 20, 21, 22, 30]  # transactions leave gaps
     progress = Progress()
     for offset in offsets:
-        progress.read(Place(0, offset))
+        progress.read(CheckPosition(0, offset))
     committed = progress.advanced().get(0, 10)
     assert committed == 10
     done = {offsets[index] for index in order[:count]}
     for index in order[:count]:
-        progress.done(Place(0, offsets[index]))
+        progress.done(CheckPosition(0, offsets[index]))
         committed = progress.advanced().get(0, committed)
     open_ones = [offset for offset in offsets if offset not in done]
     assert committed <= (open_ones[0] if open_ones else 31)
@@ -150,30 +150,30 @@ def test_only_a_prefix_that_is_done_is_committed(order: list[int], count: int) -
 
 def test_nothing_is_told_twice_and_partitions_do_not_mix() -> None:
     progress = Progress()
-    for place in (Place(0, 5), Place(1, 5)):
+    for place in (CheckPosition(0, 5), CheckPosition(1, 5)):
         progress.read(place)
     progress.advanced()
-    progress.done(Place(1, 5))
+    progress.done(CheckPosition(1, 5))
     assert progress.advanced() == {1: 6}
     assert progress.advanced() == {}
 
 
 def test_a_partition_that_came_back_starts_anew() -> None:
     progress = Progress()
-    progress.read(Place(0, 5))
-    progress.read(Place(0, 6))
+    progress.read(CheckPosition(0, 5))
+    progress.read(CheckPosition(0, 6))
     progress.forget([0])
-    progress.done(Place(0, 5))
+    progress.done(CheckPosition(0, 5))
     assert progress.advanced() == {}
-    progress.read(Place(0, 5))
-    progress.done(Place(0, 6))  # read by the former life, not yet by this one
-    progress.done(Place(0, 5))
+    progress.read(CheckPosition(0, 5))
+    progress.done(CheckPosition(0, 6))  # read by the former life, not yet by this one
+    progress.done(CheckPosition(0, 5))
     assert progress.advanced() == {0: 6}
 
 
 def test_reading_back_from_an_earlier_offset_forgets_what_came_after() -> None:
     progress = Progress()
     for offset in (5, 6, 5):
-        progress.read(Place(0, offset))
-    progress.done(Place(0, 5))
+        progress.read(CheckPosition(0, offset))
+    progress.done(CheckPosition(0, 5))
     assert progress.advanced() == {0: 6}

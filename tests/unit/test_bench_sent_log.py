@@ -11,14 +11,14 @@ import pytest
 from tests.bench.arriving import latency_figures
 from tests.bench.checks import lateness
 from tests.bench.pace import Pace
-from tests.bench.sent_log import Ledger, body_of, numbers_in
+from tests.bench.sent_log import SentLog, body_of, numbers_in
 
 
-def ledger(folder: Path, count: int = 10) -> Ledger:
-    return Ledger(folder / "ledger", count)
+def sent_log(folder: Path, count: int = 10) -> SentLog:
+    return SentLog(folder / "sent", count)
 
 
-def see(of: Ledger, now: float, *numbers: int) -> None:
+def see(of: SentLog, now: float, *numbers: int) -> None:
     of.see(np.array(numbers, np.int64), now)
 
 
@@ -29,7 +29,7 @@ def test_a_body_gives_its_number_away() -> None:
 
 
 def test_a_message_counts_once_and_is_doubled_when_it_comes_again(tmp_path: Path) -> None:
-    counted = ledger(tmp_path)
+    counted = sent_log(tmp_path)
     see(counted, 100.0, 3, 4)
     assert (counted.delivered, counted.doubled()) == (2, 0)
     see(counted, 101.0, 4, 5)  # in a later fetch
@@ -39,7 +39,7 @@ def test_a_message_counts_once_and_is_doubled_when_it_comes_again(tmp_path: Path
 
 
 def test_another_process_sees_what_was_written(tmp_path: Path) -> None:
-    written, read = ledger(tmp_path), ledger(tmp_path)
+    written, read = sent_log(tmp_path), sent_log(tmp_path)
     written.since[1] = 99.0
     see(written, 100.0, 1)
     assert read.delivered == 1
@@ -47,7 +47,7 @@ def test_another_process_sees_what_was_written(tmp_path: Path) -> None:
 
 
 def test_waits_are_of_what_was_ended_in_a_time_and_is_visible(tmp_path: Path) -> None:
-    counted = ledger(tmp_path)
+    counted = sent_log(tmp_path)
     counted.since[:5] = [9.0, 10.0, 11.0, 19.0, 20.0]
     see(counted, 12.0, 0, 1)
     see(counted, 29.0, 3, 4)  # after the time, but ended in it
@@ -64,7 +64,7 @@ def test_quantiles_are_in_ms_and_none_where_nothing_waited() -> None:
 
 
 def test_checks_are_late_by_what_was_due_in_a_time(tmp_path: Path) -> None:
-    due = ledger(tmp_path)
+    due = sent_log(tmp_path)
     due.since[:] = 100.0 + np.arange(10)
     see(due, 110.0, *range(10))
     found = lateness(due, 102.0, 106.0)
@@ -73,7 +73,7 @@ def test_checks_are_late_by_what_was_due_in_a_time(tmp_path: Path) -> None:
 
 
 def test_a_missing_check_is_late_without_end(tmp_path: Path) -> None:
-    due = ledger(tmp_path)
+    due = sent_log(tmp_path)
     due.since[:] = 100.0
     see(due, 101.0, 0)  # one of ten
     found = lateness(due, 100.0, 101.0)
@@ -81,14 +81,14 @@ def test_a_missing_check_is_late_without_end(tmp_path: Path) -> None:
     assert found["p50_ms"] == found["p99_ms"] == float("inf")
 
 
-def test_pace_gives_each_number_once_and_ends_with_the_ledger(tmp_path: Path) -> None:
-    pace = Pace(ledger(tmp_path), threading.Event(), rate=None, in_flight=None)
+def test_pace_gives_each_number_once_and_ends_with_the_sent_log(tmp_path: Path) -> None:
+    pace = Pace(sent_log(tmp_path), threading.Event(), rate=None, in_flight=None)
     assert [pace.take(4) for _ in range(4)] == [range(4), range(4, 8), range(8, 10), range(0)]
     assert pace.sent == 10
 
 
 def test_pace_has_no_more_on_their_way_than_it_may(tmp_path: Path) -> None:
-    counted, ended = ledger(tmp_path), threading.Event()
+    counted, ended = sent_log(tmp_path), threading.Event()
     pace = Pace(counted, ended, rate=None, in_flight=3)
     assert pace.take(100) == range(3)
     see(counted, 100.0, 0, 1)
@@ -103,7 +103,7 @@ def test_pace_gives_what_is_due_at_its_rate(
 ) -> None:
     now = [50.0]
     monkeypatch.setattr("tests.bench.pace.time.monotonic", lambda: now[0])
-    pace = Pace(ledger(tmp_path), threading.Event(), rate=2, in_flight=None)
+    pace = Pace(sent_log(tmp_path), threading.Event(), rate=2, in_flight=None)
     assert pace.take(100) == range(1)  # the first at once
     now[0] = 51.0
     assert pace.take(100) == range(1, 3)

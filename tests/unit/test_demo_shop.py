@@ -18,9 +18,9 @@ from resolver.demo.shop import (
     content_of,
     message_of,
     open_database,
-    place,
     placed,
     random_order,
+    write_order,
 )
 from resolver.protocol import Half, HalfId
 
@@ -81,7 +81,7 @@ def test_the_database_gives_messages_back_bit_for_bit(file: Path) -> None:
         contents[str(number)] = content_of(one, chance)
         with database.begin() as connection:
             LOG.commit(connection, str(number))
-            place(connection, str(number), one, contents[str(number)])
+            write_order(connection, str(number), one, contents[str(number)])
     assert placed(database) == contents
     assert {content.key is None for content in contents.values()} == {True, False}
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from resolver.demo.processes import SHORTENED, clean_environment, described, write_settings
 from resolver.demo.reading import Counts, Latency
-from resolver.demo.screen import WIDTH, Lines, Scene, clock, frame, percentile, summary
+from resolver.demo.screen import WIDTH, DemoState, Lines, clock, frame, percentile, summary
 from resolver.settings import Settings
 
 COUNTS = Counts(
@@ -18,14 +18,14 @@ COUNTS = Counts(
 )
 
 
-def scene(events: int = 0) -> Scene:
-    made = Scene(60, 3, phase="orders are placed", counts=COUNTS, latencies=[Latency(0.8, 1.0)])
+def state(events: int = 0) -> DemoState:
+    made = DemoState(60, 3, phase="orders are placed", counts=COUNTS, latencies=[Latency(0.8, 1.0)])
     made.events.extend((seconds, "something that takes many words to say " * 3)
                        for seconds in range(events))  # fmt: skip
     return made
 
 
-def drawn(shown: Scene, width: int) -> list[str]:
+def drawn(shown: DemoState, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=24)
     console.print(frame(shown, width))
     assert isinstance(console.file, io.StringIO)
@@ -34,21 +34,21 @@ def drawn(shown: Scene, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, WIDTH])
 def test_the_frame_fits_a_terminal_and_never_changes_its_height(width: int) -> None:
-    heights = {len(drawn(shown, width)) for shown in (Scene(60, 3), scene(1), scene(50))}
+    heights = {len(drawn(shown, width)) for shown in (DemoState(60, 3), state(1), state(50))}
     assert len(heights) == 1
     assert max(heights) < 24
-    assert {len(line) for line in drawn(scene(50), width)} == {width}
+    assert {len(line) for line in drawn(state(50), width)} == {width}
 
 
 def test_the_frame_shows_the_counts() -> None:
-    text = "\n".join(drawn(scene(), WIDTH))
+    text = "\n".join(drawn(state(), WIDTH))
     assert "1,234,567" in text
     assert "899,996" in text  # ended by the shop itself
     assert "0.80 s" in text
 
 
 def test_lines_tell_each_phase_once_and_each_event(capsys: pytest.CaptureFixture[str]) -> None:
-    lines, shown = Lines(every_seconds=3600), scene()
+    lines, shown = Lines(every_seconds=3600), state()
     for _ in range(3):
         lines.draw(shown)
     lines.tell(shown, "the shop is open")

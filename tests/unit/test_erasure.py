@@ -22,7 +22,7 @@ from resolver.protocol import Act, HalfId, Names
 from resolver.protocol.names import ERASED, RESUMES
 from resolver.settings import Settings
 from resolver.views import Ledger
-from tests.support.tables import Row, at, half, identity, outcome, write_tables
+from tests.support.tables import Row, half, identity, outcome, time_at, write_tables
 
 SECRET = b"a secret"
 COPIES = ("half", "check", "discarded", "parked", "quarantine")
@@ -60,7 +60,7 @@ def tables(tmp_path: Path) -> Path:
         half=both,
         check=[copy_of(row, checks=1) for row in both],
         discarded=[copy_of(row, reason="EXPIRED") for row in both],
-        parked=[copy_of(row, outcome="COMMIT", decided_at=at(1)) for row in both],
+        parked=[copy_of(row, outcome="COMMIT", decided_at=time_at(1)) for row in both],
         quarantine=[refusal_of(row) for row in both],
         resolution=[outcome(0, 0, "COMMIT"), outcome(0, 1, "DISCARD")],
     )
@@ -69,7 +69,7 @@ def tables(tmp_path: Path) -> Path:
 
 def erasure(tables: Path, *offsets: int) -> tuple[Erasure, Operation]:
     halves = [HalfId(0, offset) for offset in offsets]
-    operation = Operation.begin(Act.ERASE, "", "ada", "asked for", halves, at(99))
+    operation = Operation.begin(Act.ERASE, "", "ada", "asked for", halves, time_at(99))
     return Erasure(operation, Ledger(tables=tables), Settings()), operation
 
 
@@ -180,7 +180,7 @@ def test_stopped_after_the_rewriting_the_old_files_go_when_it_is_begun_again(
 @pytest.mark.parametrize("act", [Act.RESUME, Act.REPLAY])
 def test_an_erased_message_is_neither_brought_back_nor_replayed(tables: Path, act: Act) -> None:
     """Also by an operation that began before the erasure."""
-    earlier = Operation.begin(act, "again", "bob", "x", [HalfId(0, 0)], at(98))
+    earlier = Operation.begin(act, "again", "bob", "x", [HalfId(0, 0)], time_at(98))
     erasure(tables, 0)[0].run(nobody)
     with pytest.raises(OperationError, match="the message of 0:0 was erased"):
         records_of(earlier, earlier.halves, Ledger(tables=tables), Names())
@@ -200,5 +200,5 @@ def test_a_table_of_operations_with_other_comments_is_written_on(tables: Path) -
     table = OperationTable(str(tables))
     _, operation = erasure(tables, 0)
     table.begin(operation)
-    table.end(operation, 1, at(100))
+    table.end(operation, 1, time_at(100))
     assert table.find(operation.id) == (operation, 1)

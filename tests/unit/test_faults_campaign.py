@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from resolver.errors import FaultError
 from tests.faults import campaign
 from tests.faults.campaign import Campaign
 from tests.faults.fault import Done
+from tests.faults.fault_error import FaultError
 from tests.faults.judge import Verdict
 from tests.faults.kept import Kept
-from tests.faults.plan import FAULTS, Planned
+from tests.faults.plan import FAULTS, PlannedFault
 from tests.faults.report import summary
 from tests.faults.results import Audit, Results
-from tests.faults.scenery import Scenery
 from tests.faults.stopping import Interrupted
 from tests.faults.world import World
+from tests.faults.world_kind import WorldKind
 
 FAULT = "kill broker"
 WORLD = "mixed-1"
@@ -85,7 +85,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     told = Told()
     monkeypatch.setattr(campaign, "World", StandIn)
     monkeypatch.setattr(campaign, "audit", told.audit)
-    monkeypatch.setitem(FAULTS, FAULT, Planned("kills", told.fault, 3))
+    monkeypatch.setitem(FAULTS, FAULT, PlannedFault("kills", told.fault, 3))
     return told
 
 
@@ -215,7 +215,7 @@ def test_a_world_is_gone_on_with_in_the_home_and_by_the_settings_that_it_had(
     tmp_path: Path,
 ) -> None:
     def world() -> World:
-        return World(tmp_path, Scenery(), 1, 0, threading.Event())
+        return World(tmp_path, WorldKind(), 1, 0, threading.Event())
 
     assert world().resolver_home == tmp_path / "first"
     world().keep(Kept("second", {"max_checks_per_batch": 7}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.faults.completeness import Place, compare
+from tests.faults.completeness import RecordPosition, compare
 
-STORED: set[Place] = {("tx.half", 0, 0), ("tx.half", 0, 2), ("tx.check.a", 1, 0)}
+STORED: set[RecordPosition] = {("tx.half", 0, 0), ("tx.half", 0, 2), ("tx.check.a", 1, 0)}
 
 
 def test_all_has_landed_once() -> None:

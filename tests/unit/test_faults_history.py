@@ -14,7 +14,7 @@ from resolver.demo.reading import Read
 from resolver.protocol import Names
 from tests.faults.history import NOWHERE, History
 from tests.faults.load import NAME, PARTITIONS, TOPICS, Fate
-from tests.faults.sent_log import COMMIT, ROLLBACK, LoadLedger, Sent
+from tests.faults.sent_log import COMMIT, ROLLBACK, Sent, SentLog
 
 
 class World:
@@ -23,13 +23,13 @@ class World:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         self._file = folder / "history.edn"
-        self.ledger = LoadLedger(folder / "ledger.db")
-        self.history = History(self._file, self.ledger)
+        self.sent_log = SentLog(folder / "ledger.db")
+        self.history = History(self._file, self.sent_log)
 
     def send(self, name: str, decided: str | None = COMMIT, fate: Fate = Fate.COMMIT) -> None:
-        self.ledger.sent(Sent(name, fate.name, b"", None))
+        self.sent_log.sent(Sent(name, fate.name, b"", None))
         if decided:
-            self.ledger.decide(name, decided)
+            self.sent_log.decide(name, decided)
 
     def operations(self, is_drained: bool = True) -> list[Any]:
         """End the history and read it."""

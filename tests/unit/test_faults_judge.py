@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import pytest
 
 from resolver.demo.reading import Read
-from resolver.errors import FaultError
 from resolver.protocol import Names, Outcome, Resolution, Source
 from tests.faults import world as faults_world
+from tests.faults.fault_error import FaultError
 from tests.faults.judge import Judge, Verdict
 from tests.faults.load import NAME, TOPICS, Fate
-from tests.faults.scenery import Scenery
-from tests.faults.sent_log import COMMIT, ROLLBACK, LoadLedger, Sent, digest
+from tests.faults.sent_log import COMMIT, ROLLBACK, Sent, SentLog, digest
+from tests.faults.world_kind import WorldKind
 from tests.support.patience import PATIENCE_SECONDS
 
 NAMES = Names()
@@ -32,8 +32,8 @@ class Story:
     """A ledger and a judge, and what happens to one message."""
 
     def __init__(self, path: Path) -> None:
-        self.ledger = LoadLedger(path / "ledger.db")
-        self.judge = Judge(self.ledger, NAMES)
+        self.sent_log = SentLog(path / "ledger.db")
+        self.judge = Judge(self.sent_log, NAMES)
 
     def sent(
         self,
@@ -44,11 +44,11 @@ class Story:
         partition: int | None = None,
     ) -> None:
         content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
-        self.ledger.sent(Sent(name, fate.name, content, partition))
+        self.sent_log.sent(Sent(name, fate.name, content, partition))
         if half:
-            self.ledger.stored(name, half)
+            self.sent_log.stored(name, half)
         if decided:
-            self.ledger.decide(name, decided)
+            self.sent_log.decide(name, decided)
 
     def take(self, *reads: Read) -> Verdict:
         self.judge.take(list(reads))
@@ -129,7 +129,7 @@ def test_before_the_next_start_an_outcome_must_have_its_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
     """One that is not visible at once, as Kafka ends a transaction topic by topic, is awaited."""
-    world = faults_world.World(tmp_path, Scenery(), 1, 0, threading.Event())
+    world = faults_world.World(tmp_path, WorldKind(), 1, 0, threading.Event())
     told = Story(tmp_path)
     told.sent()
     reads = [[half(), outcome()], [message()] if comes else []]
@@ -174,9 +174,9 @@ def test_what_was_rolled_back_as_nobody_knew_of_it_must_not_go_on(
     story.sent(half=None, decided=None)
     assert story.take(half(), outcome(Outcome.ROLLBACK)).holds
     if goes_on == "commits":
-        story.ledger.decide("m", COMMIT)
+        story.sent_log.decide("m", COMMIT)
     else:
-        story.ledger.stored("m", "0:7")
+        story.sent_log.stored("m", "0:7")
     assert len(story.take().lost) == 1
 
 
@@ -318,7 +318,7 @@ def test_messages_of_a_key_stand_in_the_order_of_their_commits(
     places = {"first": 7, "second": 8}
     for name, offset in places.items():
         story.sent(name, f"0:{offset}")
-        story.ledger.committed(name, KEY_OF_QUEUE_0)
+        story.sent_log.committed(name, KEY_OF_QUEUE_0)
     halves = [half(name, offset) for name, offset in places.items()]
     messages = [message(name, at=f"0:{places[name]}") for name in delivered]
     outcomes = [
@@ -334,7 +334,7 @@ def test_messages_of_a_key_stand_in_the_order_of_their_commits(
 @pytest.mark.parametrize(("at", "wrong"), [("0:7", 0), ("1:7", 1)])
 def test_an_ordering_key_belongs_in_one_queue(story: Story, at: str, wrong: int) -> None:
     story.sent(half=at)
-    story.ledger.committed("m", KEY_OF_QUEUE_0)
+    story.sent_log.committed("m", KEY_OF_QUEUE_0)
     assert len(story.take(message(at=at)).wrong) == wrong
 
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from resolver.errors import FaultError
 from resolver.ledger import TABLES
 from resolver.spark.points import Point
 from tests.faults.doomed import Doom
+from tests.faults.fault_error import FaultError
 from tests.faults.load import IMMUNITY_SECONDS
 from tests.faults.network.aimed import TEARING, WINDOWS
-from tests.faults.plan import FAULTS, counts, plan, scenery
+from tests.faults.plan import FAULTS, counts, plan, world_kind_of
 from tests.faults.points import BETWEEN_TABLES, RESOLVE_POINTS
 from tests.faults.report import summary
 from tests.faults.results import Audit, Result, Results
-from tests.faults.scenery import SHORTENED, Scenery
 from tests.faults.surroundings import other_settings
+from tests.faults.world_kind import SHORTENED, WorldKind
 
 RESULT = Result(3, "kills-1", "kill resolver", "kill -9", "", 9.5, 7.25, 400)
 
@@ -48,7 +48,7 @@ def test_a_whole_campaign_has_what_has_to_be_shown() -> None:
     for api, window in product(TEARING, WINDOWS):
         assert whole[f"bare delivery: late {api} {window}"] >= 20
     assert sum(count for name, count in whole.items() if FAULTS[name].group == "network") >= 200
-    of_three_brokers = [name for name in whole if scenery(name).cluster]
+    of_three_brokers = [name for name in whole if world_kind_of(name).cluster]
     assert sum(whole[name] for name in of_three_brokers) >= 100
 
 
@@ -74,8 +74,8 @@ def test_a_shorter_one_has_each_fault() -> None:
 
 def test_few_rounds_share_a_world_unless_they_need_one_of_their_own() -> None:
     few = dict.fromkeys(["kill broker", "zombie", "kill workers", "full disk"], 2)
-    worlds = {one.world: scenery(one.fault) for one in plan(1, few)}
-    assert worlds == {"mixed-1": Scenery(), "disk-1": Scenery(small_disk=True)}
+    worlds = {one.world: world_kind_of(one.fault) for one in plan(1, few)}
+    assert worlds == {"mixed-1": WorldKind(), "disk-1": WorldKind(small_disk=True)}
     assert len({one.world for one in plan(1, dict.fromkeys(few, 20))}) == 4
     longer = Counter(one.world for one in plan(1, {"kill broker": 36}))
     assert longer == {"mixed-1": 20, "mixed-2": 16}

@@ -15,7 +15,7 @@ from resolver.errors import SettingsError
 from resolver.operations import maintain
 from resolver.settings import Settings
 from resolver.views import Ledger
-from tests.support.tables import Row, at, half, identity, outcome, write_tables
+from tests.support.tables import Row, half, identity, outcome, time_at, write_tables
 
 DAY = 86_400
 #: All tables of a day older than this go.
@@ -32,7 +32,7 @@ THREE_DAYS = Settings(
 
 def of_day(day: int) -> dict[str, list[Row]]:
     """A discarded transaction of a day, in all tables; its offset is the day."""
-    when = at(day * DAY)
+    when = time_at(day * DAY)
     place = {"source_timestamp": when, "source_offset": day}
     copied = {**identity(0, day), **place, "checks": 1}
     op = {"queue": 0, "stored_at": when, "group": "orders", **place}
@@ -58,7 +58,7 @@ def tables(tmp_path: Path) -> Path:
 
 def maintained(tables: Path, settings: Settings, day: int, dry_run: bool = False) -> dict[str, Any]:
     ledger = Ledger(tables=tables, settings=settings)
-    done = maintain(ledger, settings, at(day * DAY), dry_run)
+    done = maintain(ledger, settings, time_at(day * DAY), dry_run)
     return {one.table: (one.removed, one.compacted) for one in done}
 
 
@@ -67,7 +67,7 @@ def days_left(tables: Path) -> dict[str, list[int]]:
     for table in ("half", "op", "check", "discarded", "quarantine", "parked", "resolution"):
         read = DeltaTable(tables / table).to_pyarrow_table(columns=["source_timestamp"])
         times = read["source_timestamp"].to_pylist()
-        left[table] = sorted((time - at(0)).days for time in times)
+        left[table] = sorted((time - time_at(0)).days for time in times)
     return left
 
 
@@ -97,7 +97,7 @@ def test_nothing_goes_that_a_pending_or_parked_transaction_needs(tables: Path) -
     write_tables(tables, half=[half(0, 20, 2 * DAY + 5)])
     maintained(tables, THREE_DAYS, 100)
     assert oldest_days(tables) == {2}
-    parked = {**identity(0, 20), "topic": "b", "decided_at": at(5 * DAY), "source_offset": 99}
+    parked = {**identity(0, 20), "topic": "b", "decided_at": time_at(5 * DAY), "source_offset": 99}
     write_tables(tables, parked=[parked])
     maintained(tables, THREE_DAYS, 100)
     assert oldest_days(tables) == {2}
@@ -115,7 +115,7 @@ def test_files_of_past_days_are_put_together_and_those_of_today_are_left(tables:
     assert maintained(tables, Settings(), 9)["half"] == (0, 1)
     assert maintained(tables, Settings(), 9)["half"] == (0, 0)
     table = DeltaTable(tables / "half")
-    files = [uri for uri in table.file_uris() if f"date={at(8 * DAY).date()}" in uri]
+    files = [uri for uri in table.file_uris() if f"date={time_at(8 * DAY).date()}" in uri]
     assert len(files) == 1
     assert table.to_pyarrow_table().num_rows == before
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
@@ -129,7 +129,7 @@ def test_a_dry_run_removes_nothing(tables: Path) -> None:
 def test_begun_again_after_a_kill_it_does_the_rest(tables: Path) -> None:
     """A kill between two tables leaves outcomes without halves, and no half without its outcome."""
     ledger = Ledger(tables=tables, settings=THREE_DAYS)
-    steps = maintain(ledger, THREE_DAYS, at(9 * DAY))
+    steps = maintain(ledger, THREE_DAYS, time_at(9 * DAY))
     assert next(steps).table == "half"
     steps.close()  # type: ignore[attr-defined]
     assert Ledger(tables=tables).pending().num_rows == 0

@@ -11,7 +11,7 @@ from resolver.operations.records import records_of
 from resolver.protocol import Act, Half, HalfAt, HalfId, Names, Record, commit_record, decode_half
 from resolver.protocol.names import FAST, RESUMES
 from resolver.views import Ledger
-from tests.support.tables import START, at, half, write_tables
+from tests.support.tables import START, half, time_at, write_tables
 
 NAMES = Names("tx.")
 FAST_ID = NAMES.fast_id("orders", "a")
@@ -30,7 +30,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def acted(act: Act, ledger: Ledger, detail: str = "") -> Record:
-    operation = Operation.begin(act, detail, "ada", "why", [HalfId(0, 0)], at(9))
+    operation = Operation.begin(act, detail, "ada", "why", [HalfId(0, 0)], time_at(9))
     [record] = records_of(operation, operation.halves, ledger, NAMES)
     return record
 

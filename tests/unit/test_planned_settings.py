@@ -15,7 +15,7 @@ NONE = PlannedSettings(())
 
 def test_each_batch_has_what_held_when_it_was_planned() -> None:
     planned = NONE.then(0, FIRST).then(3, SECOND).then(7, THIRD)
-    assert [planned.at(batch) for batch in (0, 2, 3, 6, 7, 99)] == [
+    assert [planned.for_batch(batch) for batch in (0, 2, 3, 6, 7, 99)] == [
         FIRST,
         FIRST,
         SECOND,
@@ -27,13 +27,13 @@ def test_each_batch_has_what_held_when_it_was_planned() -> None:
 
 def test_settings_that_come_back_hold_from_then_on() -> None:
     planned = NONE.then(0, FIRST).then(3, SECOND).then(5, FIRST)
-    assert [planned.at(batch) for batch in (2, 4, 5)] == [FIRST, SECOND, FIRST]
+    assert [planned.for_batch(batch) for batch in (2, 4, 5)] == [FIRST, SECOND, FIRST]
 
 
 def test_settings_that_no_batch_was_planned_with_never_hold() -> None:
     planned = NONE.then(0, FIRST).then(3, SECOND).then(3, THIRD)
-    assert [planned.at(batch) for batch in (2, 3, 4)] == [FIRST, THIRD, THIRD]
-    assert NONE.then(0, FIRST).then(0, SECOND).at(0) == SECOND
+    assert [planned.for_batch(batch) for batch in (2, 3, 4)] == [FIRST, THIRD, THIRD]
+    assert NONE.then(0, FIRST).then(0, SECOND).for_batch(0) == SECOND
 
 
 def test_the_same_settings_make_no_entry() -> None:
@@ -42,7 +42,7 @@ def test_the_same_settings_make_no_entry() -> None:
 
 
 def test_a_batch_before_all_entries_has_the_first() -> None:
-    assert NONE.then(5, FIRST).then(6, SECOND).at(4) == FIRST
+    assert NONE.then(5, FIRST).then(6, SECOND).for_batch(4) == FIRST
 
 
 def test_groups_with_topics_are_what_a_step_must_know_and_json_keeps_it() -> None:

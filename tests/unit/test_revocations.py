@@ -9,7 +9,7 @@ import pytest
 from resolver.kafka.end_offsets import StableEnd
 from resolver.resolve.revocation_reports import RevocationReports
 from resolver.resolve.revocations import WATCH, Revocations, Waiting
-from resolver.resolve.stuck import Place, Standstill
+from resolver.resolve.stuck import OpRecordId, Standstill
 from resolver.settings import Settings
 
 
@@ -197,7 +197,7 @@ def test_figures_count_the_times_and_what_waits(reports: RevocationReports) -> N
     assert found.at_most[0.5] == 2 and found.at_most[60.0] == 2
 
 
-def looks(*ends: tuple[float, int, int]) -> list[Place]:
+def looks(*ends: tuple[float, int, int]) -> list[OpRecordId]:
     """Return what the last of some looks finds; each has its time, the stable end and the end."""
     standstill, found = Standstill(2.0), []
     for now, stable, end in ends:
@@ -207,7 +207,7 @@ def looks(*ends: tuple[float, int, int]) -> list[Place]:
 
 def test_a_partition_stands_still_when_a_transaction_has_been_open_for_long() -> None:
     assert looks((0, 7, 7), (1, 7, 9), (2.9, 7, 9)) == []
-    assert looks((0, 7, 7), (1, 7, 9), (2.9, 7, 9), (3, 7, 9)) == [Place(3, 7)]
+    assert looks((0, 7, 7), (1, 7, 9), (2.9, 7, 9), (3, 7, 9)) == [OpRecordId(3, 7)]
 
 
 def test_a_partition_that_moves_does_not_stand_still() -> None:
@@ -217,11 +217,11 @@ def test_a_partition_that_moves_does_not_stand_still() -> None:
 
 def test_a_transaction_that_holds_up_nobody_is_let_be() -> None:
     assert looks((0, 7, 8), (5, 7, 8)) == []
-    assert looks((0, 7, 8), (5, 7, 8), (6, 7, 9)) == [Place(3, 7)]
+    assert looks((0, 7, 8), (5, 7, 8), (6, 7, 9)) == [OpRecordId(3, 7)]
 
 
 def test_of_several_that_sleep_the_second_is_found_as_soon_as_the_first_has_ended() -> None:
-    assert looks((0, 7, 12), (2, 7, 12), (2.5, 9, 14)) == [Place(3, 9)]
+    assert looks((0, 7, 12), (2, 7, 12), (2.5, 9, 14)) == [OpRecordId(3, 9)]
     assert looks((0, 7, 12), (2, 7, 12), (2.5, 12, 14)) == [], "it has just begun"
 
 

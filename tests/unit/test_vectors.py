@@ -337,12 +337,17 @@ def stored(at: dict[str, Any], value: bytes, headers: Headers) -> StoredRecord:
 
 def told(decisions: QueueDecisions) -> dict[str, Any]:
     ended = [
-        [end.at.offset, end.outcome.value, end.source.value, *(["FAST"] if end.is_fast else [])]
+        [
+            end.stored_half.offset,
+            end.outcome.value,
+            end.source.value,
+            *(["FAST"] if end.is_fast else []),
+        ]
         for end in decisions.ended
     ]
     return {
         "ended": ended,
-        "checks": [[check.at.offset, check.checks] for check in decisions.checks],
+        "checks": [[check.stored_half.offset, check.checks] for check in decisions.checks],
         "refused": [[r.source, r.element, r.reason.value] for r in decisions.refused],
         "duplicates": decisions.duplicates,
         "pending": decisions.pending,

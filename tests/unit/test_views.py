@@ -17,22 +17,22 @@ from resolver.errors import LedgerError, NoSuchTransaction, SettingsError
 from resolver.up.home import Home
 from resolver.views import Filter, HalfId, Ledger
 from resolver.views.why import sentences
-from tests.support.tables import at, half, identity, outcome, write_tables
+from tests.support.tables import half, identity, outcome, time_at, write_tables
 
 
 def check(offset: int, number: int, seconds: float) -> dict[str, Any]:
-    return {**identity(0, offset), "checks": number, "source_timestamp": at(seconds)}
+    return {**identity(0, offset), "checks": number, "source_timestamp": time_at(seconds)}
 
 
 def op(offset: int, state: str, seconds: float, half_offset: int, **changes: Any) -> dict[str, Any]:
     row = {"queue": 0, "tag": "d", "state": state, "group": "orders", "from_check": False}
     named = {"offsets": [half_offset], "transaction_ids": [f"tx-0-{half_offset}"]}
-    return {**row, **named, "stored_at": at(seconds), "source_offset": offset, **changes}
+    return {**row, **named, "stored_at": time_at(seconds), "source_offset": offset, **changes}
 
 
 def refusal(half_offset: int, reason: str, op_offset: int) -> dict[str, Any]:
     of = {**identity(0, half_offset), "refused_topic": "tx.op", "refused_offset": op_offset}
-    return {**of, "element": 0, "reason": reason, "error": "no", "source_timestamp": at(9)}
+    return {**of, "element": 0, "reason": reason, "error": "no", "source_timestamp": time_at(9)}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def home(tmp_path: Path) -> Path:
             check(8, 1, 6),
         ],
         discarded=[
-            {**identity(0, 2), "checks": 1, "reason": "EXPIRED", "source_timestamp": at(9)},
+            {**identity(0, 2), "checks": 1, "reason": "EXPIRED", "source_timestamp": time_at(9)},
             {**identity(0, 3), "checks": 0, "reason": "UNDELIVERABLE", "error": "no such topic"},
         ],
         quarantine=[
@@ -78,11 +78,11 @@ def home(tmp_path: Path) -> Path:
             },
         ],
         parked=[
-            {**identity(0, 5), "outcome": "COMMIT", "source": "END", "decided_at": at(2)},
-            {**identity(0, 9), "topic": "b", "outcome": "COMMIT", "decided_at": at(2)},
-            {**identity(0, 7), "topic": "b", "outcome": "COMMIT", "decided_at": at(2)},
-            {"released_topic": "b", "released_upto": 3, "source_timestamp": at(3)},
-            {"released_topic": None, "released_upto": 0, "source_timestamp": at(3)},
+            {**identity(0, 5), "outcome": "COMMIT", "source": "END", "decided_at": time_at(2)},
+            {**identity(0, 9), "topic": "b", "outcome": "COMMIT", "decided_at": time_at(2)},
+            {**identity(0, 7), "topic": "b", "outcome": "COMMIT", "decided_at": time_at(2)},
+            {"released_topic": "b", "released_upto": 3, "source_timestamp": time_at(3)},
+            {"released_topic": None, "released_upto": 0, "source_timestamp": time_at(3)},
         ],
         resolution=[
             outcome(0, 0, "COMMIT"),
@@ -125,10 +125,10 @@ def test_each_transaction_has_one_status_and_a_refused_half_none(ledger: Ledger)
 
 def test_a_pending_one_is_asked_next_by_how_many_checks_nobody_answered(ledger: Ledger) -> None:
     rows = {row["offset"]: row for row in ledger.pending().to_pylist()}
-    assert rows[7]["next_check_at"] == at(6)
+    assert rows[7]["next_check_at"] == time_at(6)
     # One check was answered; three in a row were not: 30 s, twice doubled.
-    assert (rows[6]["checks"], rows[6]["last_answer_at"]) == (4, at(8))
-    assert rows[6]["next_check_at"] == at(126 + 120)
+    assert (rows[6]["checks"], rows[6]["last_answer_at"]) == (4, time_at(8))
+    assert rows[6]["next_check_at"] == time_at(126 + 120)
     assert rows[5]["next_check_at"] is None
 
 
@@ -152,7 +152,7 @@ def test_failures_are_grouped_by_reason_and_place(ledger: Ledger) -> None:
         ("CONFLICTING_END", "tx.op", 1, "0:0"),
         ("MALFORMED_HALF", "tx.half", 1, "0:4"),
     }
-    assert [row["reason"] for row in ledger.failures(Filter(since=at(9))).to_pylist()] == [
+    assert [row["reason"] for row in ledger.failures(Filter(since=time_at(9))).to_pylist()] == [
         "CONFLICTING_END",
         "EXPIRED",
     ]
@@ -166,13 +166,13 @@ def test_groups_say_whether_they_answer(ledger: Ledger) -> None:
         2,
         1,
     )
-    assert (group["unanswered"], group["last_answer_at"]) == (1, at(8))
+    assert (group["unanswered"], group["last_answer_at"]) == (1, time_at(8))
 
 
 def test_rates_and_latency_are_by_minute(ledger: Ledger) -> None:
     (rate,) = ledger.rates().to_pylist()
     assert (rate["minute"], rate["begun"], rate["committed"], rate["discarded"]) == (
-        at(0),
+        time_at(0),
         10,
         3,
         1,
@@ -186,7 +186,7 @@ def test_a_filter_picks_by_group_status_time_and_number(ledger: Ledger) -> None:
     assert ids(ledger.transactions(Filter(group="it's"))) == []
     assert len(ids(ledger.transactions(Filter(limit=2)))) == 2
     assert ids(ledger.pending(Filter(older=timedelta(days=100_000)))) == []
-    assert ids(ledger.pending(Filter(until=at(0)))) == []
+    assert ids(ledger.pending(Filter(until=time_at(0)))) == []
     with pytest.raises(SettingsError, match="no status 'DONE'"):
         Filter(status="DONE")
     with pytest.raises(SettingsError, match="groups can't be chosen by topic"):
@@ -232,7 +232,7 @@ def test_what_was_parked_then_or_is_now_is_not_called_pending(home: Path, ledger
     then = ledger.versions
     write_tables(
         home / "tables",
-        parked=[{**identity(0, 6), "decided_at": at(80), "source_offset": 9}],
+        parked=[{**identity(0, 6), "decided_at": time_at(80), "source_offset": 9}],
         resolution=[outcome(0, 5, "COMMIT", 99, source_offset=6)],
     )
     now = Ledger(home)

@@ -27,7 +27,7 @@ from resolver.watch.metrics import COUNTER, HISTOGRAM, METRICS, Buckets, Value
 from resolver.watch.source import Source
 from resolver.watch.watch import Watch
 from resolver.watch.watching import watching
-from tests.support.tables import at, half, identity, outcome, write_tables
+from tests.support.tables import half, identity, outcome, time_at, write_tables
 
 LABELS = ("orders", "orders.placed")
 
@@ -46,10 +46,10 @@ def tables(tmp_path: Path) -> str:
         check=[{**identity(0, offset), "checks": 1} for offset in (2, 4)],
         quarantine=[{**identity(0, 0), "reason": "CONFLICTING_END", "error": "no"}],
         resolution=[
-            outcome(0, 0, "COMMIT", 1.0, source_timestamp=at(1.2)),
-            outcome(0, 1, "COMMIT", 20.0, source_timestamp=at(21.0)),
-            outcome(0, 2, "ROLLBACK", 2.0, source_timestamp=at(2.1)),
-            outcome(0, 3, "DISCARD", 3.0, source_timestamp=at(3.1), ended_at=None),
+            outcome(0, 0, "COMMIT", 1.0, source_timestamp=time_at(1.2)),
+            outcome(0, 1, "COMMIT", 20.0, source_timestamp=time_at(21.0)),
+            outcome(0, 2, "ROLLBACK", 2.0, source_timestamp=time_at(2.1)),
+            outcome(0, 3, "DISCARD", 3.0, source_timestamp=time_at(3.1), ended_at=None),
         ],
     )
     return str(folder)
@@ -66,7 +66,9 @@ def test_figures_are_those_of_the_tables(tables: str) -> None:
     assert found["txresolver_discard_messages_total", LABELS] == 1
     assert found["txresolver_pending_messages", ("orders", "PENDING")] == 1
     assert found["txresolver_unanswered_messages", ("orders",)] == 1
-    assert found["txresolver_oldest_pending_timestamp_seconds", ("orders",)] == at(0).timestamp()
+    assert (
+        found["txresolver_oldest_pending_timestamp_seconds", ("orders",)] == time_at(0).timestamp()
+    )
     assert found["txresolver_checks_sent_total", ("orders",)] == 2
     assert found["txresolver_checks_answered_total", ("orders", "ROLLBACK_MESSAGE")] == 1
     assert found["txresolver_quarantined_total", ("CONFLICTING_END",)] == 1
@@ -137,7 +139,7 @@ def test_the_last_audit_counts(tables: str) -> None:
     assert not any(name.startswith("txresolver_audit") for name, _ in figures(tables))
     for seconds, violations in ((0, 3), (60, 1)):
         row = {
-            "audited_at": at(seconds),
+            "audited_at": time_at(seconds),
             "with_topics": False,
             "violations": [("copies", violations)],
         }
@@ -151,7 +153,7 @@ def test_the_last_audit_counts(tables: str) -> None:
         )
     found = figures(tables)
     assert found["txresolver_audit_violations", ("copies",)] == 1
-    assert found["txresolver_audit_timestamp_seconds", ()] == at(60).timestamp()
+    assert found["txresolver_audit_timestamp_seconds", ()] == time_at(60).timestamp()
 
 
 @pytest.fixture

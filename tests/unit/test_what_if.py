@@ -17,7 +17,7 @@ from resolver.errors import SettingsError
 from resolver.settings import Settings
 from resolver.views import Filter, Ledger
 from resolver.what_if import Comparison, compare, read_history
-from tests.support.tables import Row, at, half, identity, outcome, write_tables
+from tests.support.tables import Row, half, identity, outcome, time_at, write_tables
 
 #: As the ledger was recorded: two answered checks use a half up.
 RECORDED = Settings(queues=1, transaction_check_max=2)
@@ -25,14 +25,14 @@ INTERVAL = 30.0
 
 
 def check(offset: int, number: int, seconds: float) -> Row:
-    return {**identity(0, offset), "checks": number, "source_timestamp": at(seconds)}
+    return {**identity(0, offset), "checks": number, "source_timestamp": time_at(seconds)}
 
 
 def op(offset: int, word: str, seconds: float, *halves: int, **changes: Any) -> Row:
     state = word if word == "UNKNOWN" else f"{word}_MESSAGE"
     row = {"queue": 0, "tag": "d", "state": state, "group": "orders", "from_check": False}
     named = {"offsets": list(halves), "transaction_ids": [f"tx-0-{one}" for one in halves]}
-    return {**row, **named, "stored_at": at(seconds), "source_offset": offset, **changes}
+    return {**row, **named, "stored_at": time_at(seconds), "source_offset": offset, **changes}
 
 
 def ended(offset: int, word: str, source: str, seconds: float, **changes: Any) -> Row:
@@ -72,7 +72,7 @@ def tables(tmp_path: Path) -> Path:
             op(7, "UNKNOWN", wait + 1, 3, from_check=True),
             op(8, "ROLLBACK", wait + 2, 4, from_check=True),
             op(9, "COMMIT", 40, 7, actor="ada"),
-            {"queue": 0, "tag": "fence", "stored_at": at(124), "source_offset": 10},
+            {"queue": 0, "tag": "fence", "stored_at": time_at(124), "source_offset": 10},
         ],
         check=[
             *(check(offset, 1, 6.001) for offset in (2, 3, 4, 5, 7)),
@@ -137,7 +137,7 @@ def test_an_announcement_is_replayed_too(tmp_path: Path) -> None:
         op=[
             op(0, "UNKNOWN", 12, from_check=True),
             op(1, "COMMIT", 13, 0, from_check=True),
-            {"queue": 0, "tag": "fence", "stored_at": at(25), "source_offset": 2},
+            {"queue": 0, "tag": "fence", "stored_at": time_at(25), "source_offset": 2},
         ],
         check=[check(0, 1, 6.001), check(0, 2, 12.002)],
         resolution=[ended(0, "COMMIT", "CHECK", 13.1, checks=2)],
@@ -186,7 +186,7 @@ def test_a_policy_refuses_the_commits(tables: Path) -> None:
 
 
 def test_only_a_group_and_a_range_of_time_are_replayed(tables: Path) -> None:
-    late = replayed(tables, Filter(since=at(60)), transaction_check_max=3)
+    late = replayed(tables, Filter(since=time_at(60)), transaction_check_max=3)
     assert (late.transactions, late.now["PENDING"]) == (1, 1)
     nobody = replayed(tables, Filter(group="it's"), transaction_check_max=3)
     assert nobody.transactions == 0
@@ -232,9 +232,9 @@ def fast_tables(tmp_path: Path) -> Path:
             op(2, "UNKNOWN", 0.7, 4, fast=False),
             op(3, "COMMIT", 0.8, 4),
             op(4, "COMMIT", 2, 1, actor="ann"),
-            {"queue": 0, "tag": "revoked", "fast_id": FAST_ID, "stored_at": at(2.1)},
+            {"queue": 0, "tag": "revoked", "fast_id": FAST_ID, "stored_at": time_at(2.1)},
             op(6, "COMMIT", 7, 2, from_check=True),
-            {"queue": 0, "tag": "fence", "stored_at": at(60), "source_offset": 7},
+            {"queue": 0, "tag": "fence", "stored_at": time_at(60), "source_offset": 7},
         ],
         check=[check(2, 1, 6.001)],
         resolution=[
@@ -264,7 +264,7 @@ def test_an_id_is_revoked_as_soon_as_a_half_of_it_is_due(tmp_path: Path) -> None
         op=[
             op(0, "COMMIT", 5, 0, delivered=True),
             op(1, "COMMIT", 5, 1),
-            {"queue": 0, "tag": "fence", "stored_at": at(9), "source_offset": 2},
+            {"queue": 0, "tag": "fence", "stored_at": time_at(9), "source_offset": 2},
         ],
         resolution=[ended(0, "COMMIT", "END", 5.1), ended(1, "COMMIT", "END", 5.1)],
     )

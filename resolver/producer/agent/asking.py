@@ -52,7 +52,7 @@ class Asking:
         self._lock = threading.Lock()
         self._submitted = 0
         self._submitted_at = 0.0
-        self._gone: ListenerGone | None = None
+        self._listener_gone: ListenerGone | None = None
         self._unsent: deque[tuple[float, Held, Answer]] = deque()
         #: Whether the listener's last answer was usable. True before the first.
         self.answers = True
@@ -70,8 +70,8 @@ class Asking:
 
     def tend(self) -> None:
         """Send UNKNOWN for overdue checks, send unsent answers again; raises `ListenerGone`."""
-        if self._gone is not None:
-            raise self._gone
+        if self._listener_gone is not None:
+            raise self._listener_gone
         now = time.monotonic()
         late, needless = self._holding.take_overdue(now, self._timeout)
         for held in late:
@@ -80,7 +80,7 @@ class Asking:
             self.answers = False
             self._send(held, unknown(remark))
         for held in needless:
-            self._progress.done(held.place)
+            self._progress.done(held.position)
         self._send_again(now)
         self.hand_out()
         self._log.tell()
@@ -125,7 +125,7 @@ class Asking:
                 self._listener.check_local_transaction, _message(held), warn=warn
             )
         except ListenerGone as gone:
-            self._gone = gone
+            self._listener_gone = gone
             return
         except BaseException as error:  # CancelledError, SystemExit: neither may cost a thread
             answer = failure_of(self._listener.check_local_transaction, error, warn)
@@ -149,7 +149,7 @@ class Asking:
         if error is not None:
             self._unsent.append((time.monotonic() + _AGAIN_SECONDS, held, answer))
             return
-        self._progress.done(held.place)
+        self._progress.done(held.position)
         self._holding.arrived()
 
     def _send_again(self, now: float) -> None:

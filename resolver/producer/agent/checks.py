@@ -14,7 +14,7 @@ from ...protocol.headers import headers_of
 from ...protocol.names import MAX_OFFSET
 from ...settings.options import refused_by_librdkafka
 from .holding import Held, Holding
-from .progress import Place, Progress
+from .progress import CheckPosition, Progress
 
 _log = logging.getLogger(__name__)
 _silent = logging.Logger("options", logging.CRITICAL + 1)
@@ -88,12 +88,12 @@ class CheckReader:
 
     def store(self) -> None:
         """Store how far all checks are done; librdkafka commits it every second and at the end."""
-        for partition, position in self._progress.advanced().items():
-            place = TopicPartition(self._topic, partition, position)
+        for partition, offset in self._progress.advanced().items():
+            done = TopicPartition(self._topic, partition, offset)
             try:
-                self._consumer.store_offsets(offsets=[place])
+                self._consumer.store_offsets(offsets=[done])
             except KafkaException as error:  # another member has the partition by now
-                _log.debug("offset %d of partition %d: %s", position, partition, error)
+                _log.debug("offset %d of partition %d: %s", offset, partition, error)
 
     def close(self) -> None:
         """Commit the offsets that are done, and leave the group."""
@@ -109,17 +109,17 @@ class CheckReader:
             self._tell(error)
             return
         self._last_error = None
-        place = Place(message.partition() or 0, message.offset() or 0)
-        self._progress.read(place)
+        position = CheckPosition(message.partition() or 0, message.offset() or 0)
+        self._progress.read(position)
         try:
             check = self._decode(message)
         except ProtocolError as error:
-            _log.warning("a check at %s:%d:%d is passed over: %s", self._topic, *place, error)
-            self._progress.done(place)
+            _log.warning("a check at %s:%d:%d is passed over: %s", self._topic, *position, error)
+            self._progress.done(position)
             return
-        needless = self._holding.put(Held(check, place))
+        needless = self._holding.put(Held(check, position))
         if needless is not None:
-            self._progress.done(needless.place)
+            self._progress.done(needless.position)
 
     def _decode(self, message: Message) -> Check:
         headers = headers_of(message)
@@ -159,7 +159,7 @@ class CheckReader:
         if self._paused:
             self._consumer.resume(self._consumer.assignment())  # partitions that stay
         self._paused = False  # new partitions are not paused; the next read decides
-        self._partitions |= {place.partition for place in partitions}
+        self._partitions |= {assigned.partition for assigned in partitions}
         self._announced &= self._partitions
         self.assigned = True
 
@@ -169,14 +169,14 @@ class CheckReader:
 
     def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Another member may have used up their checks meanwhile.
-        self._announced -= {place.partition for place in partitions}
+        self._announced -= {lost.partition for lost in partitions}
         self._forget(partitions)
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
         # Resume first: librdkafka would remember the pause, and fetch nothing if the partition came
         # back.
         self._consumer.resume(partitions)
-        numbers = {place.partition for place in partitions}
+        numbers = {forgotten.partition for forgotten in partitions}
         self._partitions -= numbers
         self._at_end -= numbers
         self._holding.drop(numbers)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 
 from ...protocol import Check, HalfId
-from .progress import Place
+from .progress import CheckPosition
 
 
 class Held:
@@ -15,11 +15,11 @@ class Held:
     `overdue` is true once the listener takes too long.
     """
 
-    __slots__ = ("check", "overdue", "place", "started_at")
+    __slots__ = ("check", "overdue", "position", "started_at")
 
-    def __init__(self, check: Check, place: Place) -> None:
+    def __init__(self, check: Check, position: CheckPosition) -> None:
         self.check = check
-        self.place = place
+        self.position = position
         self.started_at = 0.0
         self.overdue = False
 
@@ -51,7 +51,8 @@ class Holding:
     def put(self, held: Held) -> Held | None:
         """Hold a check; return the check that is needless now: an older one, this one, or None."""
         with self._lock:
-            if any(one.overdue and one.half_id == held.half_id for one in self._running):
+            overdue = {running.half_id for running in self._running if running.overdue}
+            if held.half_id in overdue:
                 return held
             older = self._waiting.get(held.half_id)
             if older is not None and older.check.times > held.check.times:
@@ -110,7 +111,7 @@ class Holding:
             self._waiting = {
                 half_id: held
                 for half_id, held in self._waiting.items()
-                if held.place.partition not in partitions
+                if held.position.partition not in partitions
             }
 
     def drop_waiting(self) -> None:

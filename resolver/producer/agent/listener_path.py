@@ -23,9 +23,9 @@ def load_listener(path: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
         for name in attribute.split("."):
-            found = getattr(found, name)
+            target = getattr(target, name)
     except (ImportError, AttributeError, SyntaxError) as error:
         raise ListenerError(
             f"can't load the listener {path!r}: {type(error).__name__}: {error}",
@@ -34,7 +34,7 @@ def load_listener(path: str) -> Any:
     except Exception as error:
         raise _failed(path, f"importing {module_name}", error) from error
     try:
-        listener = found() if callable(found) else found
+        listener = target() if callable(target) else target
     except Exception as error:
         raise _failed(path, "making it", error) from error
     check_listener(listener)

@@ -65,8 +65,8 @@ class OwnOutlet:
         self._closes: list[Callable[[float], Any]] = []
 
     def open(self, stopping: threading.Event) -> tuple[OpPublisher, int] | None:
-        who = f"the agent of group {self._group}"
-        limits = await_limits(self._options, self._names, who, stopping, _ignore)
+        waiter = f"the agent of group {self._group}"
+        limits = await_limits(self._options, self._names, waiter, stopping, _ignore)
         if limits is None:
             return None
         connection = Connection(self._options, self._group, limits.op_max_bytes)

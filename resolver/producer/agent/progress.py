@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class CheckPosition(NamedTuple):
     """The position of a check in its topic."""
 
     partition: int
@@ -16,57 +16,61 @@ class Place(NamedTuple):
 
 
 class _Partition:
-    """Offsets that were read, in their order, until they and all before them are done."""
+    """Offsets that were read, in their order, until they and all before them are done.
+
+    `next_offset` is behind the last offset that was read. `commit_offset` may be committed: all
+    offsets before it are done.
+    """
 
     def __init__(self, first: int) -> None:
-        self.reading = first
-        self.position = first
+        self.next_offset = first
+        self.commit_offset = first
         self._read: deque[int] = deque()
         self._done: set[int] = set()
 
     def read(self, offset: int) -> None:
         self._read.append(offset)
-        self.reading = offset + 1
+        self.next_offset = offset + 1
 
     def done(self, offset: int) -> None:
         self._done.add(offset)
         while self._read and self._read[0] in self._done:
-            self.position = self._read.popleft() + 1
-            self._done.discard(self.position - 1)
+            self.commit_offset = self._read.popleft() + 1
+            self._done.discard(self.commit_offset - 1)
 
 
 class Progress:
-    """The done beginning of each partition; checks behind it are asked again."""
+    """The beginning of each partition that is done; checks behind it are asked again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: dict[int, _Partition] = {}
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
 
-    def read(self, place: Place) -> None:
+    def read(self, position: CheckPosition) -> None:
         """Note a check that was read; a step back, as after a rebalance, resets its partition."""
         with self._lock:
-            known = self._partitions.get(place.partition)
-            if known is None or place.offset < known.reading:
-                known = self._partitions[place.partition] = _Partition(place.offset)
-            known.read(place.offset)
+            known = self._partitions.get(position.partition)
+            if known is None or position.offset < known.next_offset:
+                known = self._partitions[position.partition] = _Partition(position.offset)
+            known.read(position.offset)
 
-    def done(self, place: Place) -> None:
+    def done(self, position: CheckPosition) -> None:
         """Note that a check needs nothing more; ignore a check of a partition that was given up."""
         with self._lock:
-            known = self._partitions.get(place.partition)
-            if known is not None and known.position <= place.offset < known.reading:
-                known.done(place.offset)
+            known = self._partitions.get(position.partition)
+            if known is not None and known.commit_offset <= position.offset < known.next_offset:
+                known.done(position.offset)
 
     def advanced(self) -> dict[int, int]:
-        """Return the positions to commit, of partitions that moved since the last call."""
+        """Return the offsets to commit, of partitions that moved since the last call."""
         with self._lock:
             moved = {
-                number: known.position
+                number: known.commit_offset
                 for number, known in self._partitions.items()
-                if known.position != self._told.get(number, -1)
+                if known.commit_offset != self._reported.get(number, -1)
             }
-            self._told |= moved
+            self._reported |= moved
             return moved
 
     def forget(self, partitions: Iterable[int]) -> None:
@@ -74,4 +78,4 @@ class Progress:
         with self._lock:
             for number in partitions:
                 self._partitions.pop(number, None)
-                self._told.pop(number, None)
+                self._reported.pop(number, None)

@@ -165,20 +165,20 @@ class FastClient:
     def _flush(self) -> None:
         """Wait until each record is acknowledged: a commit alone would pass over local refusals."""
         least, give_up_at = len(self._producer), time.monotonic() + _STALL_SECONDS
-        while left := self._serve(self._producer.flush, _POLL_SECONDS):
+        while unacknowledged := self._serve(self._producer.flush, _POLL_SECONDS):
             self._raise_failure()
-            if left < least:
-                least, give_up_at = left, time.monotonic() + _STALL_SECONDS
+            if unacknowledged < least:
+                least, give_up_at = unacknowledged, time.monotonic() + _STALL_SECONDS
             if time.monotonic() > give_up_at:
-                raise self._stalled(left)
+                raise self._stalled(unacknowledged)
         self._raise_failure()
 
-    def _stalled(self, left: int) -> KafkaException:
+    def _stalled(self, unacknowledged: int) -> KafkaException:
         """Return the error of a group whose last records nobody acknowledges; name their topics."""
         self._producer.purge()
         self._serve(self._producer.poll, _REPORT_SECONDS)
-        said = f"{left} records were not acknowledged"
-        timed_out = KafkaError(KafkaError._TIMED_OUT, said)
+        reason = f"{unacknowledged} records were not acknowledged"
+        timed_out = KafkaError(KafkaError._TIMED_OUT, reason)
         self._failures = [(topic, timed_out) for topic, _ in self._failures]
         return KafkaException(timed_out)
 

@@ -17,10 +17,10 @@ def group_records(
     """
     packer = Packer(group, op_max_bytes, 0.0)
     messages, packs = [], []
-    for at in halves:
-        messages.append(commit_record(at))
-        key = PackKey(at.queue, TransactionStatus.COMMIT_MESSAGE, delivered=True)
-        full = packer.add(key, at.offset, at.half.transaction_id, 0.0)
+    for stored_half in halves:
+        messages.append(commit_record(stored_half))
+        key = PackKey(stored_half.queue, TransactionStatus.COMMIT_MESSAGE, delivered=True)
+        full = packer.add(key, stored_half.offset, stored_half.half.transaction_id, 0.0)
         if full is not None:
             packs.append(full)
     packs += packer.take_all()

@@ -16,8 +16,8 @@ from ..message import Message
 _SHARE = 0.8
 
 
-class Ends(Protocol):
-    """Ends fast halves: `FastLane`."""
+class FastHalfEnder(Protocol):
+    """Ends fast halves, as `FastLane` does."""
 
     def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None: ...
 
@@ -33,7 +33,9 @@ class FastHalf:
 
     __slots__ = ("_lane", "done", "has_given_up", "message", "sent", "until")
 
-    def __init__(self, lane: Ends, sent: SentHalf, message: Message, immunity: float) -> None:
+    def __init__(
+        self, lane: FastHalfEnder, sent: SentHalf, message: Message, immunity: float
+    ) -> None:
         self.sent = sent
         self.message = message
         # The half's own clock began before Kafka stored it, and so before the resolver's.
@@ -50,14 +52,14 @@ class FastHalf:
 
     @property
     def size(self) -> int:
-        """About so many bytes of the Kafka transaction are this message."""
+        """Approximate size of this message in the Kafka transaction, in bytes."""
         return len(self.sent.half.key or b"") + len(self.sent.half.body or b"")
 
     def end(self, answer: Answer, done: CommitWait | None = None) -> None:
         """End it, by the fast lane or by an op; `done` gets the result of a commit."""
         self._lane.end(self, answer, done)
 
-    def at(self, names: Names) -> HalfAt:
+    def as_stored(self, names: Names) -> HalfAt:
         """Return it as the resolver reads it."""
         sent = self.sent
         headers = sent.half.to_record(names.half).headers

@@ -85,7 +85,7 @@ class FastLane:
         self._batch_bytes = limits.batch_bytes
         self._pause = Pause()
         self._slow_topics = Minutes()
-        self._told = Minutes()
+        self._warned = Minutes()
         self._closing = threading.Event()
         self._tried = threading.Event()
         self._thread = threading.Thread(
@@ -120,7 +120,7 @@ class FastLane:
 
     def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None:
         """End a half without waiting, and show the end to the hooks."""
-        if os.getpid() != self._pid:  # the lock may be held for ever in a fork
+        if os.getpid() != self._pid:  # in a fork the lock may never be released
             on_stored = end_of_wait(half.message, done)
             self._publisher.end(half.message, half.sent.half_id, answer, on_stored=on_stored)
             return
@@ -253,7 +253,7 @@ class FastLane:
     def _write(self, client: FastClient, group: list[FastHalf]) -> FastClient | None:
         """Write a group, or let it go the slow way; return the client if it is still good."""
         self._begins_at = time.monotonic() + self._limits.linger
-        halves = (half.at(self._names) for half in group)
+        halves = (half.as_stored(self._names) for half in group)
         try:
             client.write(group_records(halves, self._group, self._names, self._limits.op_bytes))
         except GroupFailed as failed:
@@ -299,7 +299,7 @@ class FastLane:
         now = time.monotonic()
         if not topics:
             self._pause.fail(now)
-        if not self._told.begin(error.name(), now):
+        if not self._warned.begin(error.name(), now):
             return
         concerned = (
             f"to {', '.join(sorted(topics))} are slow for a minute" if topics else "are slow"

@@ -1,4 +1,4 @@
-"""What delivery has done in the last minute, in a line: a quiet log of a resolver that works."""
+"""One log line a minute tells what delivery has done: a resolver that works logs little."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two lines.
 _INTERVAL_SECONDS = 60.0
-#: Most commits of a batch whose time is taken: to decode all of a large batch would delay it.
-_TIMED = 20
+#: Commits of a batch that are sampled, or up to twice as many. Decoding all of a large batch would
+#: delay it.
+_SAMPLES = 20
 
 
-class _Time(NamedTuple):
-    """Seconds from the end that Kafka stored to the message that is visible, of so many commits."""
+class _Sample(NamedTuple):
+    """Seconds from a commit's stored op to its visible message.
+
+    The sample stands for `commits` commits.
+    """
 
     seconds: float
     commits: float
 
 
 class Activity:
-    """Counts what was written, and says once a minute what it was, unless it was nothing."""
+    """Counts decisions that Kafka committed. Logs the counts once a minute, if there are any."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Activity:
             decision for decision in written if decision.half_headers and decision.resolution
         ]
         self._committed += len(commits)
-        self._time(commits)
+        self._sample(commits)
         for decision in written:
             message, resolution, half_headers = decision
             if half_headers and resolution:
@@ -79,8 +83,8 @@ class Activity:
             f"{self._others:,} discarded or undeliverable" if self._others else "",
             f"{self._checks:,} checks sent",
             f"{sum(self._pending.values()):,} pending now",
-            f"p50 {_median(self._times):.2f} s from a stored commit to its visible message"
-            if self._times
+            f"p50 {_median(self._samples):.2f} s from a stored commit to its visible message"
+            if self._samples
             else "",
         ]
         return ", ".join(filter(None, parts))
@@ -88,25 +92,25 @@ class Activity:
     def _begin(self) -> None:
         self._since = self._monotonic()
         self._committed = self._fast = self._rolled_back = self._others = self._checks = 0
-        self._times: list[_Time] = []
+        self._samples: list[_Sample] = []
 
-    def _time(self, commits: Sequence[Decision]) -> None:
-        step = max(1, len(commits) // _TIMED)
-        sample = commits[::step]
-        for decision in sample:
+    def _sample(self, commits: Sequence[Decision]) -> None:
+        step = max(1, len(commits) // _SAMPLES)
+        sampled = commits[::step]
+        for decision in sampled:
             if decision.resolution is None:
                 continue
-            said = decode_resolution(decision.resolution.value)
-            if said.outcome is Outcome.COMMIT and said.ended_at is not None:
-                seconds = max(0.0, self._clock() - said.ended_at / 1_000)
-                self._times.append(_Time(seconds, len(commits) / len(sample)))
+            resolution = decode_resolution(decision.resolution.value)
+            if resolution.outcome is Outcome.COMMIT and resolution.ended_at is not None:
+                seconds = max(0.0, self._clock() - resolution.ended_at / 1_000)
+                self._samples.append(_Sample(seconds, len(commits) / len(sampled)))
 
 
-def _median(times: Sequence[_Time]) -> float:
-    ordered = sorted(times)
-    left = sum(time.commits for time in ordered) / 2
-    for one in ordered:
-        left -= one.commits
-        if left <= 0:
-            return one.seconds
+def _median(samples: Sequence[_Sample]) -> float:
+    ordered = sorted(samples)
+    remaining = sum(sample.commits for sample in ordered) / 2
+    for sample in ordered:
+        remaining -= sample.commits
+        if remaining <= 0:
+            return sample.seconds
     return ordered[-1].seconds

@@ -41,7 +41,7 @@ class Attempts:
         Raises `DeliveryError` once ten minutes have passed, or when delivery closes.
         """
         self.seconds = min(2 * self.seconds, _MOST_ANSWER_SECONDS)
-        said = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"
+        failure = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"
         if _was_ended(error):
             logger.error(
                 "batch %d: its transaction was ended, and not by this resolver: some of the batch "
@@ -51,11 +51,11 @@ class Attempts:
             )
         if time.monotonic() > self._give_up_at or self._closing.is_set():
             raise DeliveryError(
-                f"{said}. It is written after the next start",
+                f"{failure}. It is written after the next start",
                 remedy="where Kafka only is too slow for it, give it more time, "
                 "kafka_transaction_timeout_ms",
             ) from error
-        logger.warning("%s; trying again", said)
+        logger.warning("%s; trying again", failure)
         self._closing.wait(_PAUSE_SECONDS)
 
 

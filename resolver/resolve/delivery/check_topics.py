@@ -52,7 +52,7 @@ class CheckTopics:
             self._targets.forget()
 
     def _meet(self, groups: list[str]) -> None:
-        """Make check topics at once; a topic that can't be made fails all, so then by halves.
+        """Make check topics at once. If one can't be made, all fail: then split the groups in two.
 
         After a failure that took long the groups are not split: each part would wait as long again.
         """

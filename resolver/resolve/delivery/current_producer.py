@@ -69,18 +69,18 @@ class CurrentProducer:
         Kafka may take `seconds` for an answer.
 
         The order counts. Once the group is joined, Kafka refuses another resolver's markers and our
-        own late ones. So the marker that is read after that is the last one.
+        own late ones. So the marker that is read after the join is the last one.
         """
         self._join()
         self._producer = self._connected(seconds)
         self._has_stalled = False
-        found = self.group.read()
-        if found is not None and found.instance == self._instance:
-            return found
+        marker = self.group.read()
+        if marker is not None and marker.instance == self._instance:
+            return marker
         self.drop()
-        if found is None:
+        if marker is None:
             raise self.group.marker_gone()
-        raise Replaced(f"another resolver took over {self._names.prefix}*: {found}")
+        raise Replaced(f"another resolver took over {self._names.prefix}*: {marker}")
 
     def drop(self, has_stalled: bool = False) -> None:
         """Use the producer no more; `has_stalled` says that a topic took no records."""

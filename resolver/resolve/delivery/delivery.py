@@ -56,7 +56,7 @@ class Marked(NamedTuple):
     """The last delivered batch, and when the marker was written, in seconds since 1970."""
 
     batch: int
-    at: int
+    written_at: int
 
 
 @dataclass
@@ -91,17 +91,20 @@ class Delivery:
         self._current = CurrentProducer(settings, self._marker.instance)
         self._marked_at = 0.0
         self._slow_seconds = 0.0
-        self._planned = NO_BATCH
+        self._last_planned = NO_BATCH
         policy = Policy(settings.reject_transaction_message, limits(settings.groups))
         self._policy = Decision(as_output(policy.to_record(self._names.policy)))
 
     def start(
-        self, is_new: bool, rebuild: bool = False, planned: Callable[[], int] = lambda: NO_BATCH
+        self,
+        is_new: bool,
+        rebuild: bool = False,
+        last_planned: Callable[[], int] = lambda: NO_BATCH,
     ) -> None:
         """Take over the topic prefix: fence the former writer, and claim the marker.
 
-        `is_new`: the checkpoint has no batch yet. `planned` returns the last batch that an earlier
-        run may have begun to write.
+        `is_new`: the checkpoint has no batch yet. `last_planned` returns the last batch with a
+        plan: an earlier run may have begun to write it.
 
         Raises `MarkerMismatch`, unless `rebuild`, if another checkpoint's batches were delivered,
         or if batches were delivered and their marker is lost.
@@ -110,27 +113,27 @@ class Delivery:
             for attempt in range(1, _CLAIMS + 1):
                 try:
                     seconds = answer_seconds(2 ** (attempt - 1))
-                    found = self._take_over(is_new, rebuild, seconds)
+                    former = self._take_over(is_new, rebuild, seconds)
                     break
                 except (KafkaException, FutureTimeout, ProduceRefused, Stalled) as error:
                     # The resolver that we fenced may have fenced us before it saw our claim.
                     self._current.drop()
-                    said = f"can't take over {self._names.prefix}*: {str(error) or repr(error)}"
+                    failure = f"can't take over {self._names.prefix}*: {str(error) or repr(error)}"
                     if attempt == _CLAIMS:
                         raise DeliveryError(
-                            said, remedy="see the log of the broker, and start again"
+                            failure, remedy="see the log of the broker, and start again"
                         ) from error
-                    logger.warning("%s; trying again", said)
+                    logger.warning("%s; trying again", failure)
             # Ask after the claim: until then the former run may plan and begin another batch.
-            self._planned = planned()
+            self._last_planned = last_planned()
             self._marked_at = time.monotonic()
-        logger.info("took over %s*: %s", self._names.prefix, progress(found, self._marker))
+        logger.info("took over %s*: %s", self._names.prefix, progress(former, self._marker))
 
     def _take_over(self, is_new: bool, rebuild: bool, seconds: float) -> Marker | None:
-        found = self._current.take_over(seconds)
-        is_rebuilt = found is None or found.checkpoint != self._marker.checkpoint
-        self._marker = self._current.group.claimed(found, self._marker, is_new, rebuild)
-        self._parking.load(found.lane if found else None)
+        former = self._current.take_over(seconds)
+        is_rebuilt = former is None or former.checkpoint != self._marker.checkpoint
+        self._marker = self._current.group.claimed(former, self._marker, is_new, rebuild)
+        self._parking.load(former.lane if former else None)
         # Parked messages have no outcome: a rebuild decides them again.
         dropped = self._parking.lane.dropped() if is_rebuilt else []
         # Publish with the claim: a resolver that was replaced can't publish its policy after ours.
@@ -138,7 +141,7 @@ class Delivery:
         self._write_transaction(outputs, self._marker, Narrow({}), seconds)
         if dropped:
             self._parking.lane.drop()
-        return found
+        return former
 
     @collection_put_off()
     def deliver(self, batch: int, parts: list[bytes], has_fast: bool = False) -> None:
@@ -158,7 +161,7 @@ class Delivery:
             if decisions or needs != self._marker.needs:
                 self._undeliverable.forget_old()
                 marker = replace(self._marker, batch=batch, digest=digest, needs=needs)
-                self._write(decisions, marker, is_begun=batch <= self._planned)
+                self._write(decisions, marker, is_begun=batch <= self._last_planned)
 
     def _write(
         self,
@@ -210,8 +213,8 @@ class Delivery:
     def _attempt(self, batch: _Batch, seconds: float) -> None:
         """Write what is not visible yet, unless an earlier attempt has succeeded after all."""
         if not self._current.is_connected:
-            found = self._reconnect(seconds)
-            if self._has_succeeded(batch, found):
+            marker = self._reconnect(seconds)
+            if self._has_succeeded(batch, marker):
                 return
         # Of a new batch, a commit that its topic takes goes unchanged to `_write_transaction`.
         self._check_topics.make_missing(batch.decisions)
@@ -228,8 +231,8 @@ class Delivery:
             raise
         if batch.released is None:
             # Let the next batch be patient with a Kafka that is slow, not with one that was away.
-            took = time.monotonic() - begun
-            self._slow_seconds = min(seconds, max(2 * took, self._slow_seconds / 2))
+            took_seconds = time.monotonic() - begun
+            self._slow_seconds = min(seconds, max(2 * took_seconds, self._slow_seconds / 2))
         self._note_written(rest)
 
     def _note_written(self, written: list[Decision]) -> None:
@@ -239,28 +242,28 @@ class Delivery:
         self.activity.count(written)
         self._spans.tell(written)
 
-    def _has_succeeded(self, batch: _Batch, found: Marker) -> bool:
-        """Whether a marker that was found after a failure says that nothing is left to write."""
-        if found == batch.marker:
+    def _has_succeeded(self, batch: _Batch, marker: Marker) -> bool:
+        """Whether the marker that is read after a failure says that nothing is left to write."""
+        if marker == batch.marker:
             return True  # the commit succeeded, only its answer was lost
-        if found.batch > batch.marker.batch:
+        if marker.batch > batch.marker.batch:
             # A batch that was given up since has been committed too: keep its marker.
             if batch.released is None:
-                batch.marker = found
+                batch.marker = marker
                 return True
-            batch.marker = replace(found, release=batch.marker.release)
+            batch.marker = replace(marker, release=batch.marker.release)
         return False
 
     def _reconnect(self, seconds: float) -> Marker:
-        """Make a new producer, and read what the last attempt has reached, or not."""
-        found = self._current.reconnect(seconds)
+        """Make a new producer, load the lane, and return the last marker that was committed."""
+        marker = self._current.reconnect(seconds)
         try:
-            self._parking.load(found.lane)
+            self._parking.load(marker.lane)
         except BaseException:
             # Without the lane's present state no other attempt may use this producer.
             self._current.drop()
             raise
-        return found
+        return marker
 
     def _write_transaction(
         self, outputs: Iterable[Output], marker: Marker, narrow: Narrow, seconds: float
@@ -274,12 +277,12 @@ class Delivery:
         """Deliver parked messages to topics that take records again."""
         with self._lock:
             due = self._parking.due()
-        left = sorted(self._parking.ready(due)) if due else []
+        topics = sorted(self._parking.ready(due)) if due else []
         until = time.monotonic() + _RELEASE_SECONDS
-        while left and time.monotonic() < until:
-            left = [
+        while topics and time.monotonic() < until:
+            topics = [
                 topic
-                for topic in left
+                for topic in topics
                 if not self._closing.wait(_YIELD_SECONDS) and self._release(topic)
             ]
 
@@ -308,7 +311,7 @@ class Delivery:
             return topic in lane.topics
 
     def _first_wait(self, released: str | None) -> float:
-        """Return for how many seconds a first attempt waits; a topic's later release, for more."""
+        """Return for how many seconds a first attempt waits: longer after a failed release."""
         if released is None:
             return max(answer_seconds(), self._slow_seconds)
         return answer_seconds(self._parking.lane.pause(released))
@@ -319,8 +322,8 @@ class Delivery:
         A failed release may have been committed: its chunk would be delivered twice.
         """
         if not self._current.is_connected:
-            found = self._reconnect(seconds)
-            self._marker = max(found, self._marker, key=lambda marker: marker.batch)
+            last = self._reconnect(seconds)
+            self._marker = max(last, self._marker, key=lambda marker: marker.batch)
 
     @property
     def has_fast(self) -> bool:
@@ -354,10 +357,10 @@ class Delivery:
         """Whether another resolver has taken over; False while Kafka can't tell."""
         with self._lock:
             try:
-                found = self._current.group.read()
+                marker = self._current.group.read()
             except KafkaException:
                 return False
-            return found is not None and found.instance != self._marker.instance
+            return marker is not None and marker.instance != self._marker.instance
 
     def give_up(self) -> None:
         """Retry no more: records that are not written yet are written after the next start."""

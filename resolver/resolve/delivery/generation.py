@@ -20,7 +20,7 @@ _SLICE_SECONDS = 0.2
 
 
 class Stuck(Exception):
-    """The last transaction of a transactional id can't end now."""
+    """The last transaction of a transactional id can't end now. Never leaves delivery."""
 
 
 def init_transactions(producer: Producer, stuck_seconds: float, answer_seconds: float) -> None:

@@ -34,7 +34,7 @@ def identity(topic: str, value: bytes | None, headers: Headers, names: Names) ->
 
 
 def identities(decision: Decision, names: Names) -> Iterator[Identity]:
-    """Return the identities of a decision's records; a commit's also for being given up."""
+    """Return the identities of a decision's records; for a commit also those of `given_up`."""
     for message in (decision.message, decision.resolution):
         if message is not None and (own := identity_of(message, names)) is not None:
             yield own
@@ -59,16 +59,22 @@ def identity_of(message: Output, names: Names) -> Identity | None:
 
 def _of_resolution(topic: str, value: bytes | None) -> Identity | None:
     try:
-        said = decode_resolution(value)
+        resolution = decode_resolution(value)
     except ProtocolError:
         return None
-    return topic, said.queue, said.offset, said.transaction_id, said.outcome
+    return (
+        topic,
+        resolution.queue,
+        resolution.offset,
+        resolution.transaction_id,
+        resolution.outcome,
+    )
 
 
 def _of_refused(topic: str, headers: Headers) -> Identity | None:
     """Return the refused record's source and element; the marks begin at the last REASON."""
-    places = [place for place, (name, _) in enumerate(headers) if name == n.REASON]
-    if not places:
+    starts = [index for index, (name, _) in enumerate(headers) if name == n.REASON]
+    if not starts:
         return None
-    marks = dict(headers[places[-1] :])
+    marks = dict(headers[starts[-1] :])
     return topic, marks.get(n.SOURCE), marks.get(n.ELEMENT)

@@ -107,12 +107,12 @@ class Lane:
         elif not low <= begin <= self._end:
             self._lost(f"the marker has offset {begin}, and the topic has {low} to {self._end}")
             begin = low
-        offsets = self._offsets(begin)
+        offsets_by_topic = self._offsets(begin)
         parked = {topic: old for topic, old in self._waiting.items() if not old.count}
-        for topic, found in offsets.items():
-            known = self._waiting.get(topic) or _Waiting(0)
-            known.begin, known.count = found[0], len(found)
-            parked[topic] = known
+        for topic, offsets in offsets_by_topic.items():
+            waiting = self._waiting.get(topic) or _Waiting(0)
+            waiting.begin, waiting.count = offsets[0], len(offsets)
+            parked[topic] = waiting
         self._waiting = parked
         logger.debug("nothing waits in %s before offset %d", self._names.parked, self.begin)
 
@@ -120,24 +120,24 @@ class Lane:
         """Return the offsets of the records that wait, by topic."""
         entries: dict[str, list[int]] = {}
         for record in self._log.read(begin, self._end):
-            found = decode_parked(record)
-            if isinstance(found, Release):
-                _release(entries, found)
+            decoded = decode_parked(record)
+            if isinstance(decoded, Release):
+                _release(entries, decoded)
             else:
-                entries.setdefault(found[0].topic, []).append(record.offset)
-        return {topic: found for topic, found in entries.items() if found}
+                entries.setdefault(decoded[0].topic, []).append(record.offset)
+        return {topic: offsets for topic, offsets in entries.items() if offsets}
 
-    def _lost(self, found: str) -> None:
+    def _lost(self, evidence: str) -> None:
         logger.error(
             "%s has lost records, and messages that waited may be among them: %s. Look with "
             "`txresolver audit --topics` which messages have no outcome",
-            self._names.parked, found,
+            self._names.parked, evidence,
         )  # fmt: skip
 
     def dropped(self) -> list[Decision]:
         """Return the record after which no message waits: a rebuild decides them all again.
 
-        Raises `ResolverError` if the half of one is gone: nothing would decide that one.
+        Raises `ResolverError` if a message's half is gone: nothing would decide that message.
         """
         for half_id in self._oldest_halves():
             if not self._log.has_half(half_id):
@@ -149,12 +149,13 @@ class Lane:
         """Return, for each queue, the first of the halves whose messages wait."""
         oldest: dict[int, int] = {}
         for record in self._log.read(self.begin, self._end):
-            found = decode_parked(record)
-            if isinstance(found, Release):
+            decoded = decode_parked(record)
+            if isinstance(decoded, Release):
                 continue
-            waiting = self._waiting.get(found[0].topic)
+            resolution, _ = decoded
+            waiting = self._waiting.get(resolution.topic)
             if waiting is not None and record.offset >= waiting.begin:
-                queue, offset = found[0].queue, found[0].offset
+                queue, offset = resolution.queue, resolution.offset
                 oldest[queue] = min(offset, oldest.get(queue, offset))
         return [HalfId(*of_queue) for of_queue in sorted(oldest.items())]
 
@@ -219,18 +220,20 @@ class Lane:
         ]
 
     def _diverted(self, decision: Decision, max_bytes: int | None) -> Decision:
-        message, resolution, half_headers = decision
-        if message is None or resolution is None or half_headers is None:
+        message, record, half_headers = decision
+        if message is None or record is None or half_headers is None:
             raise ValueError("only a commit can be parked")
         headers: Headers = list(msgpack.unpackb(half_headers, use_list=False))
-        said = decode_resolution(resolution.value)
-        record = as_output(parked_record(said, message.key, message.value, headers, self._names))
-        if max_bytes is not None and record.batch_bytes > max_bytes:
+        resolution = decode_resolution(record.value)
+        parked = as_output(
+            parked_record(resolution, message.key, message.value, headers, self._names)
+        )
+        if max_bytes is not None and parked.batch_bytes > max_bytes:
             limit = f"topic {message.topic} takes no records now, and {self._names.parked}"
             return decision.undeliverable(
                 f"{limit} none of more than max.message.bytes={max_bytes}", self._names
             )
-        return Decision(record)
+        return Decision(parked)
 
     def wrote(self, decisions: list[Decision]) -> None:
         """Count the messages that were written to the lane."""
@@ -277,9 +280,9 @@ class Lane:
         decisions: list[Decision] = []
         size, upto = 0, self._end
         for read, record in enumerate(self._log.read(waiting.begin, self._end), 1):
-            found = decode_parked(record)
-            if not isinstance(found, Release) and found[0].topic == topic:
-                decisions.append(self._decision(record, *found))
+            decoded = decode_parked(record)
+            if not isinstance(decoded, Release) and decoded[0].topic == topic:
+                decisions.append(self._decision(record, *decoded))
                 size += len(record.value or b"") + len(record.key or b"")
             is_full = len(decisions) >= _CHUNK_DECISIONS or size >= _CHUNK_BYTES
             if is_full or read >= _CHUNK_RECORDS:
@@ -310,12 +313,17 @@ class Lane:
         seconds = time.monotonic() - waiting.since
         logger.warning("topic %s takes records again, after %d s: none waits", topic, seconds)
 
-    def _decision(self, record: StoredRecord, said: Resolution, headers: Headers) -> Decision:
+    def _decision(self, record: StoredRecord, resolution: Resolution, headers: Headers) -> Decision:
         """Return the decision as it was before it was parked."""
         half = decode_half(record.key, record.value, headers, self._names.prefix)
-        commit = commit_record(HalfAt(said.queue, said.offset, said.stored_at, half, headers))
-        outcome = as_output(said.to_record(self._names.resolution))
-        return Decision(as_output(commit), outcome, msgpack.packb(headers))
+        stored_half = HalfAt(
+            resolution.queue, resolution.offset, resolution.stored_at, half, headers
+        )
+        return Decision(
+            as_output(commit_record(stored_half)),
+            as_output(resolution.to_record(self._names.resolution)),
+            msgpack.packb(headers),
+        )
 
 
 def _is_commit_to(topics: Set[str], decision: Decision) -> bool:

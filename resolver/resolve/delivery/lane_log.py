@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from ...kafka.clients import WHOLE_BYTES, client_config
+from ...kafka.clients import WHOLE_BYTES, client_config, reader_config
 from ...protocol import LANE_END, HalfId, Names, StoredRecord, release_record
 from ...protocol.headers import headers_of
 from ...settings import Settings
@@ -39,7 +39,6 @@ class LaneLog:
     def __init__(self, settings: Settings) -> None:
         names = Names(settings.topic_prefix)
         self._settings = settings
-        self._group = names.reader
         self._partition = TopicPartition(names.parked, 0)
         self._halves = names.half
         self._end_record = release_record(LANE_END, names)
@@ -145,16 +144,14 @@ class LaneLog:
 
     def _consumer(self, isolation: str) -> Consumer:
         ours = {
-            "group.id": self._group,
             "isolation.level": isolation,
-            "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             # ms that an answer waits for records: the partition's end comes with the next answer.
             "fetch.wait.max.ms": 10,
             "fetch.message.max.bytes": WHOLE_BYTES,
         }
-        return Consumer(client_config(self._settings, **ours))
+        return Consumer(reader_config(self._settings, **ours))
 
 
 class _EndWriter:
@@ -171,8 +168,8 @@ class _EndWriter:
         self.offset = message.offset() if error is None else None
 
 
-def _timed_out(said: str) -> KafkaException:
-    return KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+def _timed_out(reason: str) -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
 
 
 def _offset_after(message: Message) -> int:

@@ -55,11 +55,11 @@ class Marker:
         return batch == self.batch
 
 
-def progress(found: Marker | None, mine: Marker) -> str:
+def progress(former: Marker | None, ours: Marker) -> str:
     """Say in words how far the topics were delivered before this run."""
-    if found is None:
+    if former is None:
         return "nobody has delivered before"
-    whose = "this home" if found.checkpoint == mine.checkpoint else "another checkpoint"
-    if found.batch == NO_BATCH:
+    whose = "this home" if former.checkpoint == ours.checkpoint else "another checkpoint"
+    if former.batch == NO_BATCH:
         return f"{whose} has delivered nothing yet"
-    return f"{whose} has delivered up to batch {found.batch}"
+    return f"{whose} has delivered up to batch {former.batch}"

@@ -78,14 +78,14 @@ class MarkerGroup:
     def join(self) -> None:
         """Become the member: Kafka then refuses the former member's markers, and our late ones.
 
-        So the marker that is read after this is the last of these. If Kafka took a marker before,
+        So the marker that is read after the join is the last one. If Kafka took a marker before,
         in a transaction that is yet to end, reading waits for it. Raises `KafkaException`.
         """
         until, seconds = time.monotonic() + _TIMEOUT_SECONDS, _ASK_SECONDS
         while not self._has_joined(min(seconds, until - time.monotonic())):
             if time.monotonic() > until:
-                said = f"the consumer group {self._name} can't be joined"
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+                reason = f"the consumer group {self._name} can't be joined"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
             seconds *= _GROWTH
         # Keep the present metadata: if librdkafka joins again by itself, another resolver may have
         # been the member meanwhile.
@@ -110,8 +110,8 @@ class MarkerGroup:
     def generation(self) -> int:
         """Return the last marker's generation; an open transaction may change it."""
         with closing(self._connected("read_uncommitted")) as consumer:
-            found = self._decoded(self._committed(consumer))
-        return 0 if found is None else found.generation
+            marker = self._decoded(self._committed(consumer))
+        return 0 if marker is None else marker.generation
 
     def read(self) -> Marker | None:
         """Return the marker; None if none was ever written. Raises `KafkaException`."""
@@ -135,25 +135,25 @@ class MarkerGroup:
             )
         return marker
 
-    def claimed(self, found: Marker | None, mine: Marker, is_new: bool, rebuild: bool) -> Marker:
-        """Return the marker with which a run goes on that has found another run's.
+    def claimed(self, former: Marker | None, ours: Marker, is_new: bool, rebuild: bool) -> Marker:
+        """Return the marker with which this run goes on; `former` is the last run's.
 
         Raises `MarkerMismatch` where this run would deliver once more what was delivered.
         """
-        if found is not None and found.checkpoint == mine.checkpoint:
-            return replace(found, instance=mine.instance)
+        if former is not None and former.checkpoint == ours.checkpoint:
+            return replace(former, instance=ours.instance)
         if rebuild:
-            return mine if found is None else replace(mine, needs=found.needs)
-        if found is not None:
+            return ours if former is None else replace(ours, needs=former.needs)
+        if former is not None:
             raise MarkerMismatch(
-                f"{self._names.prefix}* was delivered up to {found}, and this is checkpoint "
-                f"{mine.checkpoint}: everything would be delivered once more",
+                f"{self._names.prefix}* was delivered up to {former}, and this is checkpoint "
+                f"{ours.checkpoint}: everything would be delivered once more",
                 remedy="start where that checkpoint is, or, if it is lost, with --rebuild, on a "
                 "new one",
             )
         if not is_new or self._has_records(self._names.resolution):
             raise self.marker_gone()
-        return mine
+        return ours
 
     def marker_gone(self) -> MarkerMismatch:
         """Return the error that says that no marker is left, though there was one."""
@@ -225,5 +225,5 @@ def _in_time(call: Callable[[], None], seconds: float) -> None:
     try:
         done.result(seconds + 1)
     except FutureTimeout:
-        said = f"the offsets were not sent within {seconds:.0f} s"
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said)) from None
+        reason = f"the offsets were not sent within {seconds:.0f} s"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason)) from None

@@ -43,7 +43,7 @@ _FAST_END = f'"delivery":"{FAST_DELIVERY}"}}'.encode()
 
 
 class Output(NamedTuple):
-    """A record that delivery writes; its headers are a tuple, so that a set can hold it."""
+    """A record that delivery writes. No `Record`: its headers are a tuple, so a set can hold it."""
 
     topic: str
     key: bytes | None
@@ -87,16 +87,20 @@ class Decision(NamedTuple):
 
     def undeliverable(self, error: str, names: Names) -> Decision:
         """Return the decision of a commit that can't be delivered."""
-        message, resolution = self.message, self.resolution
-        if message is None or resolution is None or self.half_headers is None:
+        message, record = self.message, self.resolution
+        if message is None or record is None or self.half_headers is None:
             raise ValueError("only a commit can be undeliverable")
-        said = decode_resolution(resolution.value)
+        resolution = decode_resolution(record.value)
         headers: Headers = list(msgpack.unpackb(self.half_headers, use_list=False))
         half = decode_half(message.key, message.value, headers, names.prefix)
-        at = HalfAt(said.queue, said.offset, said.stored_at, half, headers)
-        given_up = discarded_record(at, said.checks, DiscardReason.UNDELIVERABLE, error, names)
-        said = said._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
-        return Decision(as_output(given_up), as_output(said.to_record(names.resolution)))
+        stored_half = HalfAt(
+            resolution.queue, resolution.offset, resolution.stored_at, half, headers
+        )
+        given_up = discarded_record(
+            stored_half, resolution.checks, DiscardReason.UNDELIVERABLE, error, names
+        )
+        resolution = resolution._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
+        return Decision(as_output(given_up), as_output(resolution.to_record(names.resolution)))
 
 
 class BatchName(NamedTuple):
@@ -129,8 +133,10 @@ def pack(
 def unpack(packed: bytes) -> list[Decision]:
     """Undo `pack`."""
     return [
-        Decision(message and Output._make(message), said and Output._make(said), half_headers)
-        for message, said, half_headers in msgpack.unpackb(packed, use_list=False)
+        Decision(
+            message and Output._make(message), resolution and Output._make(resolution), half_headers
+        )
+        for message, resolution, half_headers in msgpack.unpackb(packed, use_list=False)
     ]
 
 
@@ -148,19 +154,20 @@ def _rows(
     for ended in decisions.ended:
         yield _ended(ended, names, batch, packer)
     for check in decisions.checks:
-        yield check_record(check.at, check.checks, names), None, None
+        yield check_record(check.stored_half, check.checks, names), None, None
     for refused in decisions.refused:
         yield refused.to_record(names, max_bytes), None, None
 
 
 def _ended(ended: Ended, names: Names, batch: BatchName, packer: msgpack.Packer) -> _Row:
-    at = ended.at
-    said = _resolution(ended, batch).to_record(names.resolution)
+    stored_half = ended.stored_half
+    resolution = _resolution(ended, batch).to_record(names.resolution)
     if ended.outcome is Outcome.COMMIT and not ended.is_fast:
-        return commit_record(at), said, packer.pack(at.all_headers)
+        return commit_record(stored_half), resolution, packer.pack(stored_half.all_headers)
     if ended.reason is None:
-        return None, said, None
-    return discarded_record(at, ended.checks, ended.reason, ended.error, names), said, None
+        return None, resolution, None
+    discarded = discarded_record(stored_half, ended.checks, ended.reason, ended.error, names)
+    return discarded, resolution, None
 
 
 def _size(row: _Row) -> int:
@@ -172,11 +179,11 @@ def _size(row: _Row) -> int:
 
 
 def _resolution(ended: Ended, batch: BatchName) -> Resolution:
-    at, half = ended.at, ended.at.half
+    stored_half, half = ended.stored_half, ended.stored_half.half
     return Resolution(  # by position: arguments by name take three times as long
         half.transaction_id,
-        at.queue,
-        at.offset,
+        stored_half.queue,
+        stored_half.offset,
         ended.outcome,
         ended.source,
         half.group,
@@ -185,7 +192,7 @@ def _resolution(ended: Ended, batch: BatchName) -> Resolution:
         ended.checks,
         ended.answered,
         half.born_at_ms,
-        at.stored_at_ms,
+        stored_half.stored_at_ms,
         ended.ended_at_ms,
         ended.decided_at_ms,
         batch.batch_id,

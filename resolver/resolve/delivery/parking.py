@@ -57,12 +57,14 @@ class Parking:
     ) -> None:
         """Park topics that, as the cluster says itself, take no records; before writing to them."""
         topics = {
-            one.message.topic for one in decisions if one.half_headers is not None and one.message
+            decision.message.topic
+            for decision in decisions
+            if decision.half_headers is not None and decision.message
         }
         targets = self._targets.look_up(topics - self.lane.topics - {released})
         suspects = {topic for topic, target in targets.items() if target.stalled or is_begun}
-        if suspects and (found := self.stalls.find(suspects)):
-            self.park(Stalled(found))
+        if suspects and (stalled := self.stalls.find(suspects)):
+            self.park(Stalled(stalled))
 
     def due(self) -> set[str]:
         """Return the parked topics to be looked at now; none if Kafka does not describe them."""

@@ -37,7 +37,10 @@ MESSAGE_ERRORS = frozenset(
 
 
 class ProduceRefused(Exception):
-    """A topic refuses records for good: one of `messages`, or any record if there are none."""
+    """A topic refuses records for good: one of `messages`, or any record if there are none.
+
+    Never leaves delivery.
+    """
 
     def __init__(self, topic: str, error: KafkaError, messages: Sequence[Output]) -> None:
         super().__init__(f"{topic}: {error.str()}")
@@ -77,7 +80,7 @@ class ProduceFailures:
     def refusal(
         self, producer: Producer, on_their_way: Mapping[str, Sequence[Output]]
     ) -> ProduceRefused | None:
-        """Return the refusal whose consequence a failed call was; None if there is none.
+        """Return the refusal that made a call fail; None if there is none.
 
         Once one record of many is refused, the transaction has failed. Any call may say only that,
         and records behind the refused record may be reported before it.
@@ -90,18 +93,18 @@ class ProduceFailures:
             serve(producer.poll, _POLL_SECONDS)
         return None
 
-    def stall(self, producer: Producer, left: int) -> Stalled | KafkaException:
+    def stall(self, producer: Producer, unsent: int) -> Stalled | KafkaException:
         """Return `Stalled` if only records to real topics are left, else `KafkaException`."""
         producer.purge()  # so that the records' topics are reported
         serve(producer.poll, _REPORT_SECONDS)
         topics = {topic for topic, _ in self._reported}
         if topics and not any(topic.startswith(self._prefix) for topic in topics):
             return Stalled(topics)
-        said = (
-            f"{left} records were not sent, to {', '.join(sorted(topics))}: has each partition "
+        reason = (
+            f"{unsent} records were not sent, to {', '.join(sorted(topics))}: has each partition "
             "there a leader, and enough replicas in sync?"
         )
-        return KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
 
 
 def serve(call: Callable[[float], int], seconds: float) -> int:

@@ -24,8 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from ...kafka.clients import WHOLE_BYTES, admin_client, client_config
-from ...protocol import Names
+from ...kafka.clients import WHOLE_BYTES, admin_client, reader_config
 from ...settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -36,9 +35,10 @@ _MOST_RECORDS = 1_000_000
 #: Longest wait for a further record in seconds; then reading back fails. Another application's open
 #: transaction may hide the end of a topic.
 _PATIENCE_SECONDS = 15.0
-#: Seconds without progress after which a new client reads on. They count once each partition that
-#: is left has ended too early. A client stays with a leader that was cut off: there no transaction
-#: ends. A client that begins behind an open transaction is shown no end: the longest wait counts.
+#: Seconds without progress after which a new client reads on. They count once each unread
+#: partition has ended too early. A client stays with a leader that was cut off: there no
+#: transaction ends. A client that begins behind an open transaction is shown no end: the longest
+#: wait counts.
 _NEW_CLIENT_SECONDS = 2.0
 #: Further clients that ask for offsets, the least time in seconds that a client has, and the pause
 #: before the next one asks.
@@ -52,7 +52,7 @@ _NO_MORE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 _NO_RECORD = -1
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-_Offsets = dict[TopicPartition, int]
+_OffsetsByPartition = dict[TopicPartition, int]
 
 
 class Since(NamedTuple):
@@ -63,14 +63,17 @@ class Since(NamedTuple):
 
 
 class EndHidden(KafkaException):
-    """The end of topics can't be read: another application's open transaction may hide it."""
+    """The end of topics can't be read: another application's open transaction may hide it.
+
+    Never leaves delivery.
+    """
 
     def __init__(self, topics: Set[str]) -> None:
-        said = (
+        reason = (
             f"the end of {', '.join(sorted(topics))} can't be read: has each partition a leader, "
             "and does no other application keep a transaction open there?"
         )
-        super().__init__(KafkaError(KafkaError._TIMED_OUT, said))
+        super().__init__(KafkaError(KafkaError._TIMED_OUT, reason))
         self.topics = topics
 
 
@@ -85,13 +88,13 @@ def read_back(
     of another topic can't be reached.
     """
     begins, ends = _bounds(settings, topics, seconds)
-    for place, end in ends.items():
-        if begins[place] < end - _MOST_RECORDS:
-            begins[place] = end - _MOST_RECORDS
+    for partition, end in ends.items():
+        if begins[partition] < end - _MOST_RECORDS:
+            begins[partition] = end - _MOST_RECORDS
             logger.warning(
                 "of partition %d of %s only the last %d records are looked at",
-                place.partition,
-                place.topic,
+                partition.partition,
+                partition.topic,
                 _MOST_RECORDS,
             )
     yield from _until(settings, begins, ends, hidden)
@@ -99,7 +102,7 @@ def read_back(
 
 def _bounds(
     settings: Settings, topics: Mapping[str, Since], seconds: float
-) -> tuple[_Offsets, _Offsets]:
+) -> tuple[_OffsetsByPartition, _OffsetsByPartition]:
     """Return where to begin in each partition, and its end; raises as `read_back` does.
 
     A client that fails is followed by a new one. A client that asked a broker that was cut off,
@@ -108,8 +111,8 @@ def _bounds(
     give_up_at = time.monotonic() + seconds
     for _ in range(_FURTHER_CLIENTS):
         try:
-            half_of_rest = (give_up_at - time.monotonic()) / 2
-            return _told_bounds(settings, topics, max(_LEAST_SECONDS, half_of_rest))
+            half_of_time = (give_up_at - time.monotonic()) / 2
+            return _told_bounds(settings, topics, max(_LEAST_SECONDS, half_of_time))
         except (KafkaException, FutureTimeout) as error:
             logger.info("a new client asks where records begin and end: %s", repr(error))
             time.sleep(_PAUSE_SECONDS)
@@ -118,7 +121,7 @@ def _bounds(
 
 def _told_bounds(
     settings: Settings, topics: Mapping[str, Since], seconds: float
-) -> tuple[_Offsets, _Offsets]:
+) -> tuple[_OffsetsByPartition, _OffsetsByPartition]:
     """Return what a new client is told of the bounds; behind all records if none is as new."""
     begin_specs = {
         # A record's timestamp is 0 at least.
@@ -134,20 +137,21 @@ def _told_bounds(
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a broker did not answer"))
     behind_all = 2**63 - 1
     return {
-        place: behind_all if begin == _NO_RECORD else begin for place, begin in begins.items()
+        partition: behind_all if begin == _NO_RECORD else begin
+        for partition, begin in begins.items()
     }, ends
 
 
 def _offsets(
-    admin: AdminClient, asked: dict[TopicPartition, OffsetSpec], seconds: float
-) -> _Offsets:
-    if not asked:
+    admin: AdminClient, specs: dict[TopicPartition, OffsetSpec], seconds: float
+) -> _OffsetsByPartition:
+    if not specs:
         return {}
     # Open transactions count too: our own records may stand behind them.
     answers = admin.list_offsets(
-        asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
+        specs, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
     )
-    return {place: _offset(answer, seconds + 1) for place, answer in answers.items()}
+    return {partition: _offset(answer, seconds + 1) for partition, answer in answers.items()}
 
 
 def _offset(answer: Future[ListOffsetsResultInfo], seconds: float) -> int:
@@ -160,55 +164,59 @@ def _offset(answer: Future[ListOffsetsResultInfo], seconds: float) -> int:
 
 
 def _until(
-    settings: Settings, begins: _Offsets, ends: _Offsets, hidden: Set[str]
+    settings: Settings, begins: _OffsetsByPartition, ends: _OffsetsByPartition, hidden: Set[str]
 ) -> Iterator[Message]:
     """Return records until each partition's end has been read, as far as that can be."""
-    left = {place: begin for place, begin in begins.items() if begin < ends[place]}
+    unread = {partition: begin for partition, begin in begins.items() if begin < ends[partition]}
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
-    while left:
-        for message in _from_new_client(settings, left, ends):
+    while unread:
+        for message in _from_new_client(settings, unread, ends):
             give_up_at = time.monotonic() + _PATIENCE_SECONDS
             yield message
-        if left and time.monotonic() > give_up_at:
-            unread = {place.topic for place in left}
-            if unread - hidden:
-                raise EndHidden(unread)
+        if unread and time.monotonic() > give_up_at:
+            topics = {partition.topic for partition in unread}
+            if topics - hidden:
+                raise EndHidden(topics)
             logger.warning(
                 "topic %s is looked at up to an open transaction only: whether any of the batch is "
                 "behind it is not known. End that transaction with `kafka-transactions.sh abort`",
-                ", ".join(sorted(unread)),
+                ", ".join(sorted(topics)),
             )
             return
 
 
-def _from_new_client(settings: Settings, left: _Offsets, ends: _Offsets) -> Iterator[Message]:
-    """Let a new client read as long as it shows more; `left` has where the next one goes on."""
+def _from_new_client(
+    settings: Settings, unread: _OffsetsByPartition, ends: _OffsetsByPartition
+) -> Iterator[Message]:
+    """Let a new client read as long as it shows more; `unread` has where the next one goes on."""
     with closing(_consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(one.topic, one.partition, left[one]) for one in left])
+        consumer.assign(
+            [TopicPartition(each.topic, each.partition, begin) for each, begin in unread.items()]
+        )
         too_early: set[TopicPartition] = set()  # where the leader asked shows no more
         moved_at = time.monotonic()
-        while left:
+        while unread:
             for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
-                place = TopicPartition(message.topic() or "", message.partition() or 0)
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() in _NO_MORE:
-                    too_early.add(place)
-                if place in left and (read_to := _read_to(message)) > left[place]:
-                    left[place], moved_at = read_to, time.monotonic()
-                    if read_to >= ends[place]:
-                        del left[place]
-                        consumer.pause([place])
-            too_early |= {place for place in left if _lacks(consumer, place, ends[place])}
-            seconds = _NEW_CLIENT_SECONDS if too_early >= left.keys() else _PATIENCE_SECONDS
+                    too_early.add(partition)
+                if partition in unread and (read_to := _read_to(message)) > unread[partition]:
+                    unread[partition], moved_at = read_to, time.monotonic()
+                    if read_to >= ends[partition]:
+                        del unread[partition]
+                        consumer.pause([partition])
+            too_early |= {each for each in unread if _lacks(consumer, each, ends[each])}
+            seconds = _NEW_CLIENT_SECONDS if too_early >= unread.keys() else _PATIENCE_SECONDS
             if time.monotonic() > moved_at + seconds:
                 return
 
 
-def _lacks(consumer: Consumer, place: TopicPartition, end: int) -> bool:
+def _lacks(consumer: Consumer, partition: TopicPartition, end: int) -> bool:
     """Whether the leader that is asked has fewer records than the one that told the end."""
-    _, high = consumer.get_watermark_offsets(place, cached=True)
+    _, high = consumer.get_watermark_offsets(partition, cached=True)
     return 0 <= high < end  # negative before the leader's first answer
 
 
@@ -231,9 +239,6 @@ def _read_to(message: Message) -> int:
 
 def _consumer(settings: Settings) -> Consumer:
     ours = {
-        "group.id": Names(settings.topic_prefix).reader,
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
         "enable.partition.eof": True,
         # A leader that was cut off may end before a new client's first offset. The client would go
         # on at the end, and records would be passed over.
@@ -242,4 +247,4 @@ def _consumer(settings: Settings) -> Consumer:
         "fetch.wait.max.ms": 10,
         "fetch.message.max.bytes": WHOLE_BYTES,
     }
-    return Consumer(client_config(settings, **ours))
+    return Consumer(reader_config(settings, **ours))

@@ -53,10 +53,10 @@ class Spans:
             return
         now_ns = self._clock_ns()
         try:
-            for message, resolution, half_headers in written:
-                if message and resolution and half_headers and (sender := _sampled(message)):
-                    said = decode_resolution(resolution.value)
-                    self._tell(self._tracer, message, said, sender, now_ns)
+            for message, record, half_headers in written:
+                if message and record and half_headers and (sender := _sampled(message)):
+                    resolution = decode_resolution(record.value)
+                    self._tell(self._tracer, message, resolution, sender, now_ns)
         except Exception as error:  # the batch is delivered, whatever becomes of its spans
             logger.warning("spans of a batch are left out: %s", error)
 
@@ -87,12 +87,16 @@ class Spans:
 
     @staticmethod
     def _tell(
-        tracer: Tracer, message: Output, said: Resolution, sender: SpanContext, now_ns: int
+        tracer: Tracer,
+        message: Output,
+        resolution: Resolution,
+        sender: SpanContext,
+        now_ns: int,
     ) -> None:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, SpanKind
 
-        ended_ns = min(now_ns, (said.ended_at or said.decided_at) * _NS_OF_MS)
+        ended_ns = min(now_ns, (resolution.ended_at or resolution.decided_at) * _NS_OF_MS)
         span = tracer.start_span(
             f"deliver {message.topic}",
             context=Context(),  # a trace of its own, whatever this thread is doing
@@ -104,10 +108,10 @@ class Spans:
                 "messaging.operation.name": "deliver",
                 "messaging.operation.type": "send",
                 "messaging.destination.name": message.topic,
-                "messaging.message.id": said.transaction_id,
-                "txresolver.group": said.group,
-                "txresolver.half": f"{said.queue}:{said.offset}",
-                "txresolver.source": said.source.value,
+                "messaging.message.id": resolution.transaction_id,
+                "txresolver.group": resolution.group,
+                "txresolver.half": f"{resolution.queue}:{resolution.offset}",
+                "txresolver.source": resolution.source.value,
             },
         )
         span.end(now_ns)

@@ -33,7 +33,10 @@ _DESCRIBE_SECONDS = 1.0
 
 
 class Stalled(Exception):
-    """Real topics take no records now: no record of the transaction is written."""
+    """Real topics take no records now: no record of the transaction is written.
+
+    Never leaves delivery.
+    """
 
     def __init__(self, topics: Set[str]) -> None:
         super().__init__(f"{', '.join(sorted(topics))} can't be written to now")
@@ -69,9 +72,11 @@ class Stalls:
         # Keep the client: its connections are open when a broker falls silent.
         admin = self._admin = self._admin or admin_client(self._settings)
         try:
-            found = admin.list_topics(timeout=_DESCRIBE_SECONDS).topics
-            stopped = {topic for topic in topics & found.keys() if self._is_stopped(found[topic])}
-            silent = self._silent(admin, found, (topics - stopped) | {self._own})
+            metadata = admin.list_topics(timeout=_DESCRIBE_SECONDS).topics
+            stopped = {
+                topic for topic in topics & metadata.keys() if self._is_stopped(metadata[topic])
+            }
+            silent = self._silent(admin, metadata, (topics - stopped) | {self._own})
         except (KafkaException, FutureTimeout) as error:
             self._admin = None
             logger.info("whether a topic has stalled can't be told: %s", error)
@@ -82,21 +87,21 @@ class Stalls:
         fewest = self._targets.fewest_in_sync(str(topic.topic))
         # Kafka asks for no more replicas in sync than there are.
         return any(
-            one.leader < 0 or len(one.isrs) < min(fewest, len(one.replicas))
-            for one in topic.partitions.values()
+            partition.leader < 0 or len(partition.isrs) < min(fewest, len(partition.replicas))
+            for partition in topic.partitions.values()
         )
 
     def _silent(
-        self, admin: AdminClient, found: dict[str, TopicMetadata], topics: Set[str]
+        self, admin: AdminClient, metadata: dict[str, TopicMetadata], topics: Set[str]
     ) -> set[str]:
         """Return the topics with a leader that does not answer."""
-        asked = {
+        specs = {
             TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for topic in topics & found.keys()
-            for number in found[topic].partitions
+            for topic in topics & metadata.keys()
+            for number in metadata[topic].partitions
         }
-        answers = admin.list_offsets(asked, request_timeout=_ANSWER_SECONDS)
-        return {place.topic for place, answer in answers.items() if not _has_come(answer)}
+        answers = admin.list_offsets(specs, request_timeout=_ANSWER_SECONDS)
+        return {partition.topic for partition, answer in answers.items() if not _has_come(answer)}
 
 
 def _has_come(answer: Future[ListOffsetsResultInfo]) -> bool:

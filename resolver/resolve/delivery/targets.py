@@ -36,8 +36,8 @@ class Targets:
         missing = topics - self._known.keys()
         if missing:
             give_up_at = time.monotonic() + _TIMEOUT_SECONDS
-            asked = ask(lambda: admin_client(self._settings), sorted(missing), give_up_at)
-            self._known |= asked.targets
+            described = ask(lambda: admin_client(self._settings), sorted(missing), give_up_at)
+            self._known |= described.targets
         return {topic: self._known[topic] for topic in topics & self._known.keys()}
 
     def _refresh(self) -> None:

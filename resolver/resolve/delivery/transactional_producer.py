@@ -173,13 +173,13 @@ class TransactionalProducer:
         `commit` alone would pass over local refusals.
         """
         least, give_up_at = len(self._producer), time.monotonic() + seconds
-        while left := serve(self._producer.flush, _POLL_SECONDS):
+        while unsent := serve(self._producer.flush, _POLL_SECONDS):
             # Once a record was refused, the records behind it are not sent at all.
             self._failures.raise_first()
-            if left < least:
-                least, give_up_at = left, time.monotonic() + seconds * _NEXT_SHARE
+            if unsent < least:
+                least, give_up_at = unsent, time.monotonic() + seconds * _NEXT_SHARE
             if time.monotonic() > give_up_at:
-                raise self._failures.stall(self._producer, left)
+                raise self._failures.stall(self._producer, unsent)
         self._failures.raise_first()
         self._on_their_way = {}
         self._bytes.clear()

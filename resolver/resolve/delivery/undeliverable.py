@@ -87,7 +87,7 @@ class Undeliverable:
     def learn(self, refused: ProduceRefused) -> None:
         """Remember a refusal; raises `DeliveryError` if one of our own topics refuses.
 
-        The exception is an error of a group's whole check topic: that is the group's own matter.
+        An error of a group's whole check topic raises nothing: it concerns that group alone.
         """
         learned, topic = self._learned, refused.topic
         is_topic = refused.error.code() in TOPIC_ERRORS

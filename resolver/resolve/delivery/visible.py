@@ -26,18 +26,20 @@ logger = logging.getLogger(__name__)
 class Visible(NamedTuple):
     """The records of a batch that are visible."""
 
-    found: frozenset[Identity]
+    identities: frozenset[Identity]
     names: Names
 
     def keep_visible_ends(self, decisions: list[Decision]) -> list[Decision]:
         """Keep visible ends: a delivered commit stays delivered, a given-up commit given up."""
-        if not self.found:
+        if not self.identities:
             return decisions
         return [self._with_visible_end(decision) for decision in decisions]
 
     def rest(self, decisions: list[Decision]) -> list[Decision]:
         """Return the records that are not visible yet."""
-        return [self._unwritten(decision) for decision in decisions] if self.found else decisions
+        return (
+            [self._unwritten(decision) for decision in decisions] if self.identities else decisions
+        )
 
     def _with_visible_end(self, decision: Decision) -> Decision:
         message = decision.message
@@ -45,7 +47,7 @@ class Visible(NamedTuple):
             return decision
         if self._has(message):
             return decision._replace(message=None, half_headers=None)
-        if self.found.isdisjoint(given_up(decision, self.names)):
+        if self.identities.isdisjoint(given_up(decision, self.names)):
             return decision
         return decision.undeliverable("so it was found before", self.names)
 
@@ -58,7 +60,7 @@ class Visible(NamedTuple):
         )
 
     def _has(self, message: Output) -> bool:
-        return identity_of(message, self.names) in self.found
+        return identity_of(message, self.names) in self.identities
 
 
 class VisibleReader:
@@ -80,7 +82,7 @@ class VisibleReader:
         begun = time.monotonic()
         wanted = {own for decision in decisions for own in identities(decision, self._names)}
         try:
-            found = frozenset(self._found(decisions, wanted, seconds))
+            visible = frozenset(self._read_back(decisions, wanted, seconds))
         except EndHidden as error:
             # Only the next attempt goes on without a real topic's end. It may be hidden for hours.
             self._hidden |= {topic for topic in error.topics if not self._is_ours(topic)}
@@ -88,28 +90,28 @@ class VisibleReader:
         logger.info(
             "batch %d: took %.1f s to see what of it is in Kafka", batch, time.monotonic() - begun
         )
-        if found:
+        if visible:
             logger.warning(
                 "batch %d: %d of its records are visible already, and only the rest is written: "
                 "a request that came late has committed them. Look with `txresolver audit "
                 "--topics` whether all is well",
                 batch,
-                len(found),
+                len(visible),
             )
-        return Visible(found, self._names)
+        return Visible(visible, self._names)
 
-    def _found(
+    def _read_back(
         self, decisions: list[Decision], wanted: set[Identity], seconds: float
     ) -> set[Identity]:
-        found = set()
+        visible = set()
         for stored in read_back(self._settings, self._topics(decisions), seconds, self._hidden):
             headers = headers_of(stored)
             if headers is None:
                 continue  # not ours: our headers' names are text
             own = identity(str(stored.topic()), stored.value(), headers, self._names)
             if own in wanted:
-                found.add(own)
-        return found
+                visible.add(own)
+        return visible
 
     def _topics(self, decisions: list[Decision]) -> dict[str, Since]:
         """Return the partitions that can have the records, and the records' least timestamps."""

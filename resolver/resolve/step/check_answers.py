@@ -8,7 +8,7 @@ import numpy as np
 
 from .checks import expired, unanswered, used_up
 from .decisions import CheckCounts, CheckEvent
-from .op_elements import Array, Ends
+from .op_elements import Array, OpElements
 from .pending import Pending
 from .settings import StepSettings
 from .state.head import Head
@@ -20,7 +20,7 @@ _ANSWERS = {NONE: CheckEvent.UNKNOWN, COMMIT: CheckEvent.COMMIT, ROLLBACK: Check
 def answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, list[str]]:
     """Take the first answer of each row that has an unanswered check; count them by state.
 
-    Return the groups too of which an earlier check of the row had stayed unanswered.
+    Return also the groups of the rows whose earlier checks had stayed unanswered.
     """
     asked = pending.rows["asked"][rows]
     answered, first = np.unique(rows[asked], return_index=True)
@@ -30,23 +30,24 @@ def answer(pending: Pending, rows: Array, states: Array) -> tuple[CheckCounts, l
     pending.rows["asked"][answered] = False
     pending.rows["streak"][answered] = 0
     pending.changed[answered] = True
-    said = (_ANSWERS[state] for state in states[asked][first].tolist())
-    counts = Counter(zip(pending.groups[answered].tolist(), said, strict=True))
+    events = (_ANSWERS[state] for state in states[asked][first].tolist())
+    counts = Counter(zip(pending.groups[answered].tolist(), events, strict=True))
     return counts, newly_back
 
 
 def ask_again(
-    ends: Ends, rows: Array, pending: Pending, head: Head, settings: StepSettings
+    elements: OpElements, rows: Array, pending: Pending, head: Head, settings: StepSettings
 ) -> None:
     """End the wait for the next check of rows about which an operator asks.
 
-    Their immunity stays, and so does the wait for an answer after which they are given up.
+    A half that no check has asked about keeps its immunity. A half whose limits are reached keeps
+    its time for a last answer.
     """
     asked = pending.rows[rows]
     waits = (asked["checks"] > 0) & ~used_up(asked, settings) & ~expired(asked, head, settings)
     rows = rows[waits]
     # The watermark will be this op's stored_at or later: then the row is due in this batch.
-    due = ends.each(lambda at: at.stored_at_ms, np.int64)[waits] - 1
+    due = elements.each(lambda stored_op: stored_op.stored_at_ms, np.int64)[waits] - 1
     np.minimum.at(pending.rows["deadline"], rows, due)
     pending.rows["streak"][rows] = 0
     pending.changed[rows] = True

@@ -43,7 +43,7 @@ class Checked(NamedTuple):
     checks: list[CheckSent]
     discards: list[Ended]
     counts: CheckCounts
-    left: bool
+    has_unasked: bool
 
 
 def check_overdue(
@@ -57,12 +57,12 @@ def check_overdue(
     """Check the overdue halves; discard those that are too old or were checked often enough.
 
     Nobody is asked about a half that its producer may commit itself. The halves of `groups_back`
-    that wait for an answer have an extra check, as far as the limits allow. `left` says whether the
-    limits left some.
+    that wait for an answer have an extra check, as far as the limits allow. `has_unasked` says
+    whether the limits left out some of these.
     """
     silent = hold(pending, fast_ids, head, settings)
     due = _due(pending, head, settings)
-    extra, left = _waiting(pending, silent, set(groups_back), due, head, settings)
+    extra, has_unasked = _waiting(pending, silent, set(groups_back), due, head, settings)
     rows = pending.rows[due]
     asked_once = rows["checks"] > 0
     by_checks = asked_once & used_up(rows, settings)
@@ -72,7 +72,8 @@ def check_overdue(
     settled.settle(rows["offset"][given_up], np.full(len(discards), DISCARD, np.uint8))
     pending.end(due[given_up])
     checks = _ask(pending, due[~given_up], head, settings)
-    return Checked(checks + _ask_extra(pending, extra, head, settings), discards, counts, left)
+    checks += _ask_extra(pending, extra, head, settings)
+    return Checked(checks, discards, counts, has_unasked)
 
 
 def used_up(rows: Array, settings: StepSettings) -> Array:
@@ -94,9 +95,10 @@ def _waiting(
     head: Head,
     settings: StepSettings,
 ) -> tuple[Array, bool]:
-    """Return the rows of groups that are back which have an extra check now; are more left?
+    """Return the rows that have an extra check now, and whether the limits left out others.
 
-    Checks that count when nobody answers them are not spent so.
+    They are halves of `groups` that wait for an answer. If unanswered checks count, there are none:
+    each extra check would count too.
     """
     rows = pending.rows
     if not groups or settings.count_unanswered_checks or head.watermark is None:
@@ -105,14 +107,14 @@ def _waiting(
     waits = pending.alive & ~silent & is_back & rows["asked"] & (rows["streak"] >= 0)
     waits &= rows["deadline"] >= head.watermark
     waits &= ~used_up(rows, settings) & ~expired(rows, head, settings)
-    found = np.flatnonzero(waits)
-    found = found[np.argsort(rows["deadline"][found], kind="stable")]
+    waiting = np.flatnonzero(waits)
+    waiting = waiting[np.argsort(rows["deadline"][waiting], kind="stable")]
     room = settings.max_output_bytes - pending.stored_bytes(due).sum()
-    fitting = int(np.searchsorted(np.cumsum(pending.stored_bytes(found)), room, side="right"))
+    fitting = int(np.searchsorted(np.cumsum(pending.stored_bytes(waiting)), room, side="right"))
     if not len(due):
         fitting = max(1, fitting)
-    taken = found[: min(fitting, settings.max_checks - len(due))]
-    return taken, len(taken) < len(found)
+    taken = waiting[: min(fitting, settings.max_checks - len(due))]
+    return taken, len(taken) < len(waiting)
 
 
 def _counts(pending: Pending, due: Array, given_up: Array) -> CheckCounts:
@@ -154,11 +156,11 @@ def _rank_within(groups: Array) -> Array:
 
 
 def _discard(pending: Pending, due: Array, by_checks: Array, head: Head) -> list[Ended]:
-    rows = pending.rows[due]
+    rows, halves = pending.rows[due], pending.halves(due)
     columns = (rows["checks"].tolist(), rows["answered"].tolist(), by_checks.tolist())
     return [
         Ended(
-            at=at,
+            stored_half=stored_half,
             outcome=Outcome.DISCARD,
             source=Source.LIMIT,
             op_offset=None,
@@ -168,7 +170,7 @@ def _discard(pending: Pending, due: Array, by_checks: Array, head: Head) -> list
             decided_at_ms=head.now,
             reason=DiscardReason.CHECK_MAX if is_used_up else DiscardReason.EXPIRED,
         )
-        for at, checks, answered, is_used_up in zip(pending.halves(due), *columns, strict=True)
+        for stored_half, checks, answered, is_used_up in zip(halves, *columns, strict=True)
     ]
 
 
@@ -180,8 +182,7 @@ def _ask(pending: Pending, due: Array, head: Head, settings: StepSettings) -> li
     start = max(head.watermark or 0, head.now)
     rows["deadline"][due] = _next_deadlines(start, rows["streak"][due], settings)
     pending.changed[due] = True
-    checks = rows["checks"][due].tolist()
-    return [CheckSent(at, n) for at, n in zip(pending.halves(due), checks, strict=True)]
+    return _checks_sent(pending, due)
 
 
 def _ask_extra(
@@ -189,8 +190,9 @@ def _ask_extra(
 ) -> list[CheckSent]:
     """Ask once more, beside the checks that are due by themselves.
 
-    A further extra check comes only after the next of those. So a flood of announcements brings at
-    most two checks of a half within an interval, and no deadline comes earlier.
+    A further extra check comes only after the next check that is due by itself. So a flood of
+    announcements brings at most two checks of a half within an interval, and no deadline comes
+    earlier.
     """
     rows = pending.rows
     rows["streak"][extra] = ~rows["streak"][extra]
@@ -198,17 +200,21 @@ def _ask_extra(
     answer_at = max(head.watermark or 0, head.now) + settings.transaction_check_interval_ms
     rows["deadline"][extra] = np.maximum(rows["deadline"][extra], answer_at)
     pending.changed[extra] = True
-    checks = rows["checks"][extra].tolist()
-    return [CheckSent(at, n) for at, n in zip(pending.halves(extra), checks, strict=True)]
+    return _checks_sent(pending, extra)
+
+
+def _checks_sent(pending: Pending, rows: Array) -> list[CheckSent]:
+    checks = pending.rows["checks"][rows].tolist()
+    return [CheckSent(*sent) for sent in zip(pending.halves(rows), checks, strict=True)]
 
 
 def unanswered(streak: Array) -> Array:
-    """Return how many checks before the last stayed unanswered, also where it was an extra one."""
+    """Return how many checks in a row stayed unanswered before the last, which may be an extra."""
     return np.where(streak < 0, ~streak, streak)
 
 
 def _next_deadlines(start: int, streak: Array, settings: StepSettings) -> Array:
-    """Return deadlines in ms: early enough to be a multiple of half the wait, if that is not soon.
+    """Return deadlines in ms: multiples of half the wait, but at least an interval after `start`.
 
     So the halves of a group that nobody answers for fall due together, in all queues. By
     themselves they would each wake both queries, whose batches cost seconds of CPU.

@@ -17,7 +17,7 @@ class Ended(NamedTuple):
     by its producer.
     """
 
-    at: HalfAt
+    stored_half: HalfAt
     outcome: Outcome
     source: Source
     op_offset: int | None
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 class CheckSent(NamedTuple):
     """A check; `checks` counts the checks sent for this half, this check included."""
 
-    at: HalfAt
+    stored_half: HalfAt
     checks: int
 
 

@@ -23,7 +23,7 @@ from ...protocol import (
     is_revoked,
 )
 from ...protocol.policy import Policy, Refusals
-from .op_elements import Ends, OpAt
+from .op_elements import OpElements, StoredOp
 from .pending import NewHalf
 from .settings import StepSettings
 from .state.head import SEGMENT, Head
@@ -62,46 +62,47 @@ def decode_halves(
             reason = QuarantineReason.MALFORMED_HALF
             refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
         else:
-            at = HalfAt(head.number, offset, stored_at, half, headers or [])
-            new.append(_new_half(at, refusals[half.group, half.topic], settings))
+            stored_half = HalfAt(head.number, offset, stored_at, half, headers or [])
+            new.append(_new_half(stored_half, refusals[half.group, half.topic], settings))
     _advance(head, halves, end)
-    codes = settled.look_up(np.array([half.at.offset for half in new], np.int64))
+    codes = settled.look_up(np.array([half.stored_half.offset for half in new], np.int64))
     return [half for half, code in zip(new, codes.tolist(), strict=True) if not code], refused
 
 
 class DecodedOp(NamedTuple):
     """A record of the op topic.
 
-    `at` is its op: None for a fence, a revocation or a malformed record. `refused` has a malformed
-    record, or the malformed elements of the op, each with its reason.
-    `revoked` is the fast id that a record of ours says is revoked.
+    `stored_op` is its op: None for a fence, a revocation or a malformed record. `refused` has a
+    malformed record, or the malformed elements of the op, each with its reason. `revoked` is the
+    fast id that a record of ours says is revoked.
     """
 
     offset: int
     stored_at_ms: int
-    at: OpAt | None
+    stored_op: StoredOp | None
     refused: list[Refused]
     revoked: str | None = None
 
 
 class DecodedOps(NamedTuple):
-    """Ops that were read, fences and malformed ops too, and the ends that they ask for."""
+    """Records of the op topic, and the elements of the ops among them."""
 
     records: list[DecodedOp]
-    ends: Ends
+    elements: OpElements
 
     @classmethod
     def of(cls, records: list[DecodedOp]) -> DecodedOps:
         """Line up the elements of the ops among these records."""
-        return cls(records, Ends.of([record.at for record in records if record.at]))
+        stored_ops = [record.stored_op for record in records if record.stored_op]
+        return cls(records, OpElements.of(stored_ops))
 
     def before(self, op: int | None) -> DecodedOps:
-        """Return the ops before number `op` of `ends.ops`; all of them for None."""
+        """Return the ops before number `op` of `elements.ops`; all of them for None."""
         if op is None:
             return self
-        offset = self.ends.ops[op].offset
+        offset = self.elements.ops[op].offset
         kept = [record for record in self.records if record.offset < offset]
-        return DecodedOps(kept, self.ends.take(self.ends.op < op))
+        return DecodedOps(kept, self.elements.take(self.elements.op < op))
 
 
 def decode_ops(
@@ -109,22 +110,24 @@ def decode_ops(
 ) -> list[DecodedOp]:
     """Decode ops, and stop at as many elements as one batch could refuse.
 
-    A revocation counts if it was made with `fence_secret`: nobody may have fenced the producer of
-    another.
+    A revocation counts if it was made with `fence_secret`. Otherwise the producer may not be
+    fenced, and may still deliver.
     """
     read: list[DecodedOp] = []
     topic = Names(settings.topic_prefix).op
-    left = max(1, settings.max_output_bytes // _REFUSED_BYTES)
+    remaining_elements = max(1, settings.max_output_bytes // _REFUSED_BYTES)
     for record in ops:
-        if left <= 0:
+        if remaining_elements <= 0:
             break
         if is_revoked(record.headers):
             fast_id = decode_revoked(record.value, queue, fence_secret)
             read.append(DecodedOp(record.offset, record.stored_at_ms, None, [], fast_id))
             continue
-        one = _decode_op(record, f"{topic}:{queue}:{record.offset}")
-        left -= len(one.refused) + (len(one.at.op.elements) if one.at else 0)
-        read.append(one)
+        decoded = _decode_op(record, f"{topic}:{queue}:{record.offset}")
+        stored_op = decoded.stored_op
+        remaining_elements -= len(decoded.refused)
+        remaining_elements -= len(stored_op.op.elements) if stored_op else 0
+        read.append(decoded)
     return read
 
 
@@ -140,9 +143,10 @@ def _decode_op(record: StoredRecord, source: str) -> DecodedOp:
         return DecodedOp(offset, stored_at, None, refused)
     about = op.about().to_value() if op.malformed else None  # one value for all refusals
     refused = [
-        Refused(source, position, reason, said, None, about, []) for position, said in op.malformed
+        Refused(source, position, reason, error_text, None, about, [])
+        for position, error_text in op.malformed
     ]
-    return DecodedOp(offset, stored_at, OpAt(offset, stored_at, op), refused)
+    return DecodedOp(offset, stored_at, StoredOp(offset, stored_at, op), refused)
 
 
 def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Headers:
@@ -151,9 +155,10 @@ def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Header
     return headers
 
 
-def _new_half(at: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
-    own = min((at.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
-    return NewHalf(at, own, at.stored_at_ms + (own or settings.transaction_timeout_ms), refusal)
+def _new_half(stored_half: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
+    own_ms = min((stored_half.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
+    deadline_ms = stored_half.stored_at_ms + (own_ms or settings.transaction_timeout_ms)
+    return NewHalf(stored_half, own_ms, deadline_ms, refusal)
 
 
 def _advance(head: Head, halves: Sequence[StoredRecord], end: int) -> None:

@@ -16,35 +16,37 @@ from __future__ import annotations
 import numpy as np
 
 from ...protocol import StoredRecord, record_bytes
-from .op_elements import Ends
+from .op_elements import OpElements
 from .pending import Pending
 from .plan import Plan, ops_range
 from .settings import StepSettings
 from .state.head import Head
 
-#: Op offsets that the next batch reads for each applied offset, if ops were left for the limit.
+#: Op offsets that the next batch reads for each applied offset, if a limit has left ops.
 _MORE = 4
 
 
-def first_op_before_its_half(ends: Ends, plan: Plan, head: Head) -> int | None:
+def first_op_before_its_half(elements: OpElements, plan: Plan, head: Head) -> int | None:
     """Return the first op that names a half not read yet, unless a fence has proved the op.
 
     Then the half does not exist: its element is refused, and holds up nothing.
     """
-    op_offset = ends.each(lambda at: at.offset, np.int64)
-    ahead = (ends.half >= plan.halves_end) & (op_offset >= head.proved)
-    return int(ends.op[ahead].min()) if ahead.any() else None
+    op_offset = elements.each(lambda stored_op: stored_op.offset, np.int64)
+    ahead = (elements.half >= plan.halves_end) & (op_offset >= head.proved)
+    return int(elements.op[ahead].min()) if ahead.any() else None
 
 
-def first_op_over_limit(ends: Ends, pending: Pending, settings: StepSettings) -> int | None:
+def first_op_over_limit(
+    elements: OpElements, pending: Pending, settings: StepSettings
+) -> int | None:
     """Return the first op whose messages, with those of the ops before, exceed `max_output_bytes`.
 
     Only messages stored by earlier batches count, and the first op with such messages always fits.
     A delivered op needs nothing of the state: its messages are in their topics.
     """
-    sizes = pending.stored_bytes(pending.find(ends.half))
-    sizes[ends.each(lambda at: at.op.delivered, np.bool_)] = 0
-    of_op = np.bincount(ends.op, sizes, len(ends.ops)).astype(np.int64)
+    sizes = pending.stored_bytes(pending.find(elements.half))
+    sizes[elements.each(lambda stored_op: stored_op.op.delivered, np.bool_)] = 0
+    of_op = np.bincount(elements.op, sizes, len(elements.ops)).astype(np.int64)
     total = np.cumsum(of_op)
     over = np.flatnonzero((total > settings.max_output_bytes) & (total > of_op))
     return int(over[0]) if len(over) else None
@@ -53,29 +55,29 @@ def first_op_over_limit(ends: Ends, pending: Pending, settings: StepSettings) ->
 def note_left(
     head: Head,
     plan: Plan,
-    stored_ops: list[StoredRecord],
+    op_records: list[StoredRecord],
     applied: int,
     waits: bool,
     settings: StepSettings,
 ) -> None:
     """Note the first op that is left, and how many op offsets the next batch reads from there.
 
-    `applied` is the number of applied records in `stored_ops`, which this batch has read. `waits`
+    `applied` is the number of applied records in `op_records`, which this batch has read. `waits`
     says that ops wait for halves.
     """
     start, end = ops_range(head, plan)
-    head.next_op = stored_ops[applied].offset if applied < len(stored_ops) else end
+    head.next_op = op_records[applied].offset if applied < len(op_records) else end
     # If ops wait for halves, the next batch reads all of them again, as far as its limits allow:
-    # that is cheap. Otherwise ops are left for the limit: it reads `_MORE` at most for each applied
-    # one.
+    # that is cheap. Otherwise a limit has left ops: the next batch reads at most `_MORE` offsets
+    # for each applied one.
     again = end - start if waits else 1
     more = max(again, _MORE * (head.next_op - start))
-    left = head.next_op < plan.ops_end
-    head.behind = max(1, min(more, _most_to_read(stored_ops, settings))) if left else 0
+    leaves_ops = head.next_op < plan.ops_end
+    head.behind = max(1, min(more, _most_to_read(op_records, settings))) if leaves_ops else 0
 
 
-def _most_to_read(stored_ops: list[StoredRecord], settings: StepSettings) -> int:
+def _most_to_read(op_records: list[StoredRecord], settings: StepSettings) -> int:
     """Return how many ops the next batch may read, if they are as large as these."""
-    size = sum(record_bytes(op.key, op.value, op.headers or []) for op in stored_ops)
-    fitting = settings.max_output_bytes * max(1, len(stored_ops)) // max(1, size)
+    size = sum(record_bytes(op.key, op.value, op.headers or []) for op in op_records)
+    fitting = settings.max_output_bytes * max(1, len(op_records)) // max(1, size)
     return min(settings.max_ops, fitting)

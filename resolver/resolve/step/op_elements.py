@@ -1,4 +1,4 @@
-"""Ends that ops ask for, as columns: one row for each element of an op."""
+"""The elements of ops as columns: one row for each element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...protocol import Op
 Array = npt.NDArray[Any]
 
 
-class OpAt(NamedTuple):
+class StoredOp(NamedTuple):
     """A stored op."""
 
     offset: int
@@ -23,52 +23,52 @@ class OpAt(NamedTuple):
     op: Op
 
 
-def is_by_operator(at: OpAt) -> bool:
+def is_by_operator(stored_op: StoredOp) -> bool:
     """Whether an operator has written the op."""
-    return at.op.actor is not None
+    return stored_op.op.actor is not None
 
 
-def is_by_application(at: OpAt) -> bool:
+def is_by_application(stored_op: StoredOp) -> bool:
     """Whether the application has written the op by itself: it is no answer, and no operator's."""
-    return not (at.op.from_check or is_by_operator(at))
+    return not (stored_op.op.from_check or is_by_operator(stored_op))
 
 
 @dataclass
-class Ends:
+class OpElements:
     """Elements in the order of (op offset, position).
 
-    `op` is the place of the element's op in `ops`, and `position` the element's place in that op.
+    `op` is the index of the element's op in `ops`, and `position` the element's place in that op.
     `half` is the half's offset, `ids` the transaction id that the element names.
     """
 
-    ops: list[OpAt]
+    ops: list[StoredOp]
     op: Array
     position: Array
     half: Array
     ids: Array
 
     @classmethod
-    def of(cls, ops: list[OpAt]) -> Ends:
+    def of(cls, ops: list[StoredOp]) -> OpElements:
         """Line up the elements of ops."""
-        elements = list(chain.from_iterable(at.op.elements for at in ops))
-        op = np.repeat(np.arange(len(ops)), [len(at.op.elements) for at in ops])
+        elements = list(chain.from_iterable(stored_op.op.elements for stored_op in ops))
+        op = np.repeat(np.arange(len(ops)), [len(stored_op.op.elements) for stored_op in ops])
         position = np.array([element.position for element in elements], np.int64)
         half = np.array([element.offset for element in elements], np.int64)
         ids = np.empty(len(elements), object)
         ids[:] = [element.transaction_id for element in elements]
-        offsets = np.array([at.offset for at in ops], np.int64)[op]
+        offsets = np.array([stored_op.offset for stored_op in ops], np.int64)[op]
         return cls(ops, op, position, half, ids).take(np.lexsort((position, offsets)))
 
     def __len__(self) -> int:
         """Return the number of elements."""
         return len(self.half)
 
-    def take(self, where: Array) -> Ends:
+    def take(self, where: Array) -> OpElements:
         """Return some of the elements; `where` is a mask or indices."""
         columns = (self.op, self.position, self.half, self.ids)
-        return Ends(self.ops, *(column[where] for column in columns))
+        return OpElements(self.ops, *(column[where] for column in columns))
 
-    def then(self, later: Ends) -> Ends:
+    def then(self, later: OpElements) -> OpElements:
         """Return the elements of both, these first."""
         pairs = (
             (self.op, later.op + len(self.ops)),
@@ -76,10 +76,10 @@ class Ends:
             (self.half, later.half),
             (self.ids, later.ids),
         )
-        return Ends(self.ops + later.ops, *(np.concatenate(pair) for pair in pairs))
+        return OpElements(self.ops + later.ops, *(np.concatenate(pair) for pair in pairs))
 
-    def each(self, of_op: Callable[[OpAt], Any], dtype: Any) -> Array:
+    def each(self, of_op: Callable[[StoredOp], Any], dtype: Any) -> Array:
         """Return a column of a value that all elements of an op share."""
         values = np.empty(len(self.ops), dtype)
-        values[:] = [of_op(at) for at in self.ops]
+        values[:] = [of_op(stored_op) for stored_op in self.ops]
         return values[self.op]

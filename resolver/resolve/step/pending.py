@@ -42,7 +42,7 @@ ROW = np.dtype(
 class NewHalf(NamedTuple):
     """A half of this batch; `refusal` says why its message can't be delivered, if it can't."""
 
-    at: HalfAt
+    stored_half: HalfAt
     immunity_ms: int
     deadline_ms: int
     refusal: str = ""
@@ -83,11 +83,11 @@ class Pending:
             self.fast.append(len(its_ids), more[1] if len(more) > 1 else None)
         old = len(ids)
         rows.append(_rows(new))
-        ids += [half.at.half.transaction_id for half in new]
-        groups += [half.at.half.group for half in new]
-        self.fast.append_new([half.at.half.fast_id for half in new])
-        self._new = {half.at.offset: half for half in new}
-        self.refusals |= {half.at.offset: half.refusal for half in new if half.refusal}
+        ids += [half.stored_half.half.transaction_id for half in new]
+        groups += [half.stored_half.half.group for half in new]
+        self.fast.append_new([half.stored_half.half.fast_id for half in new])
+        self._new = {half.stored_half.offset: half for half in new}
+        self.refusals |= {half.stored_half.offset: half.refusal for half in new if half.refusal}
         self.rows, self.ids, self.groups = np.concatenate(rows), _objects(ids), _objects(groups)
         self.alive = np.ones(len(ids), np.bool_)
         self.changed = np.arange(len(ids)) >= old
@@ -103,9 +103,9 @@ class Pending:
     def stored_bytes(self, rows: Indices) -> Array:
         """Return each row's message size in bytes; 0 for no row (-1) and this batch's halves."""
         sizes = np.zeros(len(rows), np.int64)
-        found = rows >= 0
-        picked = self.rows[rows[found]]
-        sizes[found] = np.where(picked["chunk"] >= 0, picked["size"], 0)
+        is_row = rows >= 0
+        picked = self.rows[rows[is_row]]
+        sizes[is_row] = np.where(picked["chunk"] >= 0, picked["size"], 0)
         return sizes
 
     def end(self, rows: Indices) -> None:
@@ -126,11 +126,13 @@ class Pending:
         stored = picked["stored_at"].tolist()
         bare = is_fast[by_chunk].tolist()
         read = (
-            self._new[offset].at if chunk < 0 else self._decode(offset, chunk, stored_at, is_bare)
+            self._new[offset].stored_half
+            if chunk < 0
+            else self._decode(offset, chunk, stored_at, is_bare)
             for offset, chunk, stored_at, is_bare in zip(offsets, chunks, stored, bare, strict=True)
         )
         halves = dict(zip(by_chunk.tolist(), read, strict=True))
-        return [halves[place] for place in range(len(rows))]
+        return [halves[index] for index in range(len(rows))]
 
     def least_deadline(self) -> int | None:
         """Return the least deadline of all pending halves, after `save`."""
@@ -172,14 +174,17 @@ class Pending:
 
     def _keep_new_bodies(self) -> None:
         kept = np.flatnonzero((self.rows["chunk"] < 0) & self.alive)
-        halves = [self._new[offset].at for offset in self.rows["offset"][kept].tolist()]
-        bodies = [Body(at.offset, at.half.key, at.half.body, at.all_headers) for at in halves]
+        bodies = []
+        for offset in self.rows["offset"][kept].tolist():
+            stored_half = self._new[offset].stored_half
+            half = stored_half.half
+            bodies.append(Body(offset, half.key, half.body, stored_half.all_headers))
         self.rows["chunk"][kept] = self._bodies.add(bodies)
 
     def _drop_dead_bodies(self) -> None:
         chunks = self.rows["chunk"]
-        gone = np.unique(chunks[(chunks >= 0) & ~self.alive])
-        for chunk in gone.tolist():
+        chunks_with_dead = np.unique(chunks[(chunks >= 0) & ~self.alive])
+        for chunk in chunks_with_dead.tolist():
             self._bodies.keep(chunk, self.rows["offset"][(chunks == chunk) & self.alive])
 
     def _decode(self, offset: int, chunk: int, stored_at: int, is_bare: bool) -> HalfAt:
@@ -193,17 +198,17 @@ class Pending:
 
 def _rows(new: list[NewHalf]) -> Array:
     rows = np.zeros(len(new), ROW)
-    rows["offset"] = [half.at.offset for half in new]
-    rows["stored_at"] = [half.at.stored_at_ms for half in new]
+    rows["offset"] = [half.stored_half.offset for half in new]
+    rows["stored_at"] = [half.stored_half.stored_at_ms for half in new]
     rows["deadline"] = [half.deadline_ms for half in new]
     rows["immunity"] = [half.immunity_ms for half in new]
-    rows["size"] = [_size(half.at) for half in new]
+    rows["size"] = [_size(half.stored_half) for half in new]
     rows["chunk"] = -1
     return rows
 
 
-def _size(at: HalfAt) -> int:
-    return record_bytes(at.half.key, at.half.body, at.all_headers)
+def _size(stored_half: HalfAt) -> int:
+    return record_bytes(stored_half.half.key, stored_half.half.body, stored_half.all_headers)
 
 
 def _objects(values: list[Any]) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...protocol import Element, QuarantineReason, Refused
 from .faults import Faults
-from .op_elements import Array, Ends
+from .op_elements import Array, OpElements
 from .settings import StepSettings
 from .state.head import Head
 from .state.settled import FAST, NONE, OUTCOME
@@ -33,7 +33,7 @@ def reasons_to_refuse(
 ) -> dict[QuarantineReason, Array]:
     """Return which elements are refused; `known` is the code of a half that has ended.
 
-    `meets_pending` says whose half is still pending when their turn comes.
+    `meets_pending` says of which elements the half is still pending when their turn comes.
     """
     done, ends_it = known != NONE, state != NONE
     twice = done & is_fast & (known & FAST == 0)
@@ -50,7 +50,7 @@ def reasons_to_refuse(
 
 
 def refuse(
-    ends: Ends,
+    elements: OpElements,
     reasons: dict[QuarantineReason, Array],
     settings: StepSettings,
     head: Head,
@@ -59,22 +59,22 @@ def refuse(
     topic = f"{settings.topic_prefix}op"
     placed: list[tuple[int, Refused]] = []
     for reason, where in reasons.items():
-        refused = _refused(ends.take(where), reason, _ERRORS[reason], topic, head.number)
+        refused = _refused(elements.take(where), reason, _ERRORS[reason], topic, head.number)
         placed += zip(np.flatnonzero(where).tolist(), refused, strict=True)
     return [refused for _, refused in sorted(placed, key=lambda entry: entry[0])]
 
 
 def _refused(
-    ends: Ends, reason: QuarantineReason, error: str, topic: str, queue: int
+    elements: OpElements, reason: QuarantineReason, error: str, topic: str, queue: int
 ) -> list[Refused]:
     """Refuse all elements; `error` may contain {half}, {id} and {group}."""
     refused = []
-    columns = (ends.op, ends.position, ends.half, ends.ids)
+    columns = (elements.op, elements.position, elements.half, elements.ids)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for op, position, half, transaction_id in rows:
-        at = ends.ops[op]
-        said = error.format(half=half, id=transaction_id, group=at.op.group)
-        value = at.op.about(Element(position, half, transaction_id)).to_value()
-        source = f"{topic}:{queue}:{at.offset}"
-        refused.append(Refused(source, position, reason, said, None, value, []))
+        stored_op = elements.ops[op]
+        error_text = error.format(half=half, id=transaction_id, group=stored_op.op.group)
+        value = stored_op.op.about(Element(position, half, transaction_id)).to_value()
+        source = f"{topic}:{queue}:{stored_op.offset}"
+        refused.append(Refused(source, position, reason, error_text, None, value, []))
     return refused

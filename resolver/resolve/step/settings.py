@@ -13,7 +13,8 @@ class StepSettings:
 
     `max_output_bytes` limits a batch's output beyond its own records, and the ops read again.
     `max_ops` limits the number of ops read again.
-    `group_topics` has the patterns of the topics that a group may publish to; `*` is all others.
+    `group_topics` has the patterns of the topics that a group may publish to; the group `*` stands
+    for all others.
     """
 
     topic_prefix: str = "tx."

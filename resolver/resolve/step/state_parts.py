@@ -38,12 +38,12 @@ class StateParts(NamedTuple):
         pending = Pending(store, head, topic_prefix)
         return cls(store, head, settled, pending, FastIds(store), GroupsBack(store))
 
-    def save(self, newly_back: list[str], left: bool, reserved_ms: int) -> Changes:
+    def save(self, newly_back: list[str], has_unasked: bool, reserved_ms: int) -> Changes:
         """Write all parts; return the state's changes.
 
-        `newly_back` has the groups that came back in this batch. `left` says that halves of groups
-        that came back earlier are left to ask about. Revocations and outcomes that are older than
-        `reserved_ms` are forgotten.
+        `newly_back` has the groups that came back in this batch. `has_unasked` says that halves of
+        groups that came back earlier still wait for their extra check. Revocations and outcomes
+        that are older than `reserved_ms` are forgotten.
 
         The pending halves are saved first: `GroupsBack.add` and `Settled.forget` ask the head which
         segments have some.
@@ -52,7 +52,7 @@ class StateParts(NamedTuple):
         self.pending.save()
         self.fast_ids.forget(head.now, reserved_ms)
         self.fast_ids.save()
-        self.groups_back.add(newly_back, head, left)
+        self.groups_back.add(newly_back, head, has_unasked)
         self.groups_back.save()
         self.settled.save(head.now)
         self.settled.forget(head.now, reserved_ms)

@@ -2,9 +2,9 @@
 
 It has no clock and no Spark inside: the same state and input give the same decisions at any time.
 
-In the order of a batch: `intake.py` decodes the records, and `op_elements.py` lines up the ends
-that ops ask for. `judge.py` judges them: a half's first valid end wins. Until its end comes, a half
-waits in the queue's state: `pending.py`.
+In the order of a batch: `intake.py` decodes the records, and `op_elements.py` lines up the elements
+of ops. `judge.py` judges them: a half's first valid end wins. Until its end comes, a half waits in
+the queue's state: `pending.py`.
 
 Beside that, `left_ops.py` leaves ops whose halves were not read yet, and ops whose messages exceed
 a batch's limit. `faults.py` and `refusals.py` say which ends count for nothing. `checks.py` asks
@@ -57,29 +57,29 @@ def step(
     """
     parts = StateParts.load(state, queue, now_ms, settings.topic_prefix)
     _, head, settled, pending, fast_ids, groups_back = parts
-    stored_halves, stored_ops = sorted(halves), sorted(ops)
-    first_op_ms = stored_ops[0].stored_at_ms if stored_ops else None
+    half_records, op_records = sorted(halves), sorted(ops)
+    first_op_ms = op_records[0].stored_at_ms if op_records else None
     new, refused = decode_halves(
-        stored_halves, plan.halves_end, head, settled, settings, fence_secret
+        half_records, plan.halves_end, head, settled, settings, fence_secret
     )
     fast_ids.note_lost(head, plan.ops_start, first_op_ms, is_rebuild)  # fast halves only
 
-    decoded = DecodedOps.of(decode_ops(stored_ops, queue, settings, fence_secret))
-    with_halves = decoded.before(first_op_before_its_half(decoded.ends, plan, head))
+    decoded = DecodedOps.of(decode_ops(op_records, queue, settings, fence_secret))
+    with_halves = decoded.before(first_op_before_its_half(decoded.elements, plan, head))
     touched = _touched(new, with_halves, parts)
     pending.load(touched, new)
-    applied = with_halves.before(first_op_over_limit(with_halves.ends, pending, settings))
+    applied = with_halves.before(first_op_over_limit(with_halves.elements, pending, settings))
     head.watermark = _watermark(head, applied)
     waits = len(with_halves.records) < len(decoded.records)
-    note_left(head, plan, stored_ops, len(applied.records), waits, settings)
+    note_left(head, plan, op_records, len(applied.records), waits, settings)
 
     fast_ids.revoke(_revoked(applied), head.now)  # fast halves only
-    judged = judge(applied.ends, pending, settled, fast_ids, head, settings)
+    judged = judge(applied.elements, pending, settled, fast_ids, head, settings)
     checked = check_overdue(pending, settled, fast_ids, head, settings, groups_back.groups)
     note_wishes(pending, fast_ids, touched)  # fast halves only
 
     newly_back = _announced(applied) + judged.newly_back
-    changes = parts.save(newly_back, checked.left, settings.file_reserved_ms)
+    changes = parts.save(newly_back, checked.has_unasked, settings.file_reserved_ms)
     fence_ops = plan.ops_end if waits else None
     return changes, _decisions(parts, refused, applied, judged, checked, fence_ops)
 
@@ -88,11 +88,12 @@ def _touched(new: list[NewHalf], with_halves: DecodedOps, parts: StateParts) -> 
     """Return the segments whose halves this batch looks at.
 
     They have new halves, halves that ops end, overdue halves, halves of groups that are back, or
-    halves whose fast id is revoked. Call it once a batch: the groups that are back go on by it.
+    halves whose fast id is revoked. Call it once a batch: each call takes the next segments of the
+    groups that are back.
     """
     head = parts.head
-    touched = {half.at.offset // SEGMENT for half in new}
-    touched.update((with_halves.ends.half // SEGMENT).tolist())
+    touched = {half.stored_half.offset // SEGMENT for half in new}
+    touched.update((with_halves.elements.half // SEGMENT).tolist())
     touched.update(overdue_segments(head, _watermark(head, with_halves)))
     touched.update(parts.groups_back.take(head), parts.fast_ids.take(head, _revoked(with_halves)))
     return touched
@@ -111,7 +112,8 @@ def _revoked(ops: DecodedOps) -> dict[str, int]:
 
 def _announced(ops: DecodedOps) -> list[str]:
     """Return the groups of which an agent says that it is there."""
-    return [record.at.op.group for record in ops.records if record.at and record.at.op.announces]
+    stored_ops = (record.stored_op for record in ops.records)
+    return [stored_op.op.group for stored_op in stored_ops if stored_op and stored_op.op.announces]
 
 
 def _decisions(
@@ -131,7 +133,7 @@ def _decisions(
     return QueueDecisions(
         ended=judged.ended + checked.discards,
         checks=checked.checks,
-        refused=refused + sorted(_refused(applied) + judged.refused, key=_place),
+        refused=refused + sorted(_refused(applied) + judged.refused, key=_op_offset_and_position),
         duplicates=judged.duplicates,
         check_counts=judged.answers + checked.counts,
         wake_at_ms=0 if at_once else _wake_at(pending, head),
@@ -147,10 +149,10 @@ def _refused(ops: DecodedOps) -> list[Refused]:
     return [refused for record in ops.records for refused in record.refused]
 
 
-def _place(refused: Refused) -> tuple[int, int]:
-    """Return the place of a refused op or element in its queue: op offset and position."""
-    element = -1 if refused.element is None else refused.element
-    return int(refused.source.rpartition(":")[2]), element
+def _op_offset_and_position(refused: Refused) -> tuple[int, int]:
+    """Return the op offset of a refused op or element, and its position; -1 for a whole op."""
+    position = -1 if refused.element is None else refused.element
+    return int(refused.source.rpartition(":")[2]), position
 
 
 def _wake_at(pending: Pending, head: Head) -> int | None:

@@ -1,8 +1,8 @@
 """Late requests, aimed at each window of the next transaction.
 
-librdkafka repeats what it has not been answered when a connection is lost, by itself and in
-silence, and all transactions of a producer have one epoch: so Kafka can't tell a late request from
-one of the next transaction.
+When a connection is lost, librdkafka silently repeats the requests that were not answered. All
+transactions of a producer have one epoch. So Kafka can't tell a late request from one of the next
+transaction.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 from contextlib import AbstractContextManager
 
-from resolver.errors import FaultError
-
 from ..fault import Done, Fault
+from ..fault_error import FaultError
 from ..world import World
 from .bare import BareWorld
 from .control import RuleInForce, Story
@@ -20,7 +19,7 @@ from .late import Moment
 from .listeners import PRODUCERS, RESOLVER
 from .rules import ANSWER, REQUEST, Selection
 
-#: Those that can tear a transaction, as was seen, and the others of a transaction.
+#: Requests that can tear a transaction, as was seen, and its other requests.
 TEARING = ("EndTxn", "TxnOffsetCommit")
 OTHERS = ("AddPartitionsToTxn", "AddOffsetsToTxn", "Produce")
 #: Moments in the transaction after the one whose request is late.
@@ -93,7 +92,7 @@ def _done(story: Story) -> Done:
     """Return what shows that a request came late; raises `FaultError` where none did."""
     if not story.over:
         raise FaultError(f"no request came late: {story.events}")
-    repeated = f"{story.said('repeated')}, {story.said('repeated', 'error')}"
-    answered = f"{story.said('answered')}, {story.said('answered', 'error')}"
+    repeated = f"{story.last_value('repeated')}, {story.last_value('repeated', 'error')}"
+    answered = f"{story.last_value('answered')}, {story.last_value('answered', 'error')}"
     proof = f"repeated as {repeated}; late was {answered}"
-    return Done(f"handed on {story.said('handed on', 'moment')}", proof)
+    return Done(f"handed on {story.last_value('handed on', 'moment')}", proof)

@@ -11,9 +11,9 @@ from resolver.protocol import Names
 from ..judge import Judge
 from ..process import Victim
 from ..results import Audit
-from ..scenery import Scenery
-from ..sent_log import LoadLedger
+from ..sent_log import SentLog
 from ..world import WHOLE_SECONDS, World
+from ..world_kind import WorldKind
 from .batches import Batches
 from .listeners import RESOLVER
 
@@ -23,14 +23,14 @@ _WRITTEN_SECONDS = 20.0
 class BareWorld(World):
     """Judge, rounds and results are those of any world; delivery's process is its resolver."""
 
-    def __init__(self, home: Path, scenery: Scenery, *more: Any) -> None:
-        super().__init__(home, scenery, *more)
+    def __init__(self, home: Path, kind: WorldKind, *more: Any) -> None:
+        super().__init__(home, kind, *more)
         self._file = home / "ledger.db"
-        self._batches = Batches(LoadLedger(self._file), Names())
+        self._batches = Batches(SentLog(self._file), Names())
         self.judge = self._new_judge()
 
     def _new_judge(self) -> Judge:
-        return Judge(LoadLedger(self._file), Names(), in_topics=False)
+        return Judge(SentLog(self._file), Names(), in_topics=False)
 
     def _start_clients(self) -> None:
         self._batches.begin()
@@ -38,7 +38,7 @@ class BareWorld(World):
         self._await_delivered()
 
     def another_resolver(self, *more: str, home: Path) -> Victim:
-        """Start delivery; where it is at home is the ledger."""
+        """Start delivery; all that it needs is in the sent log."""
         arguments = ["tests.faults.network.deliverer", self.servers_of(RESOLVER)]
         return self._start("resolver", "delivery", arguments)
 
@@ -55,7 +55,9 @@ class BareWorld(World):
 
     def _await_delivered(self) -> None:
         line = f"^(delivered: {self._batches.last})$"
-        self.until(lambda: self.resolver and self.resolver.said(line), "a batch is not delivered")
+        self.until(
+            lambda: self.resolver and self.resolver.first_match(line), "a batch is not delivered"
+        )
 
     def settle(self, owed: set[str], seconds: float = _WRITTEN_SECONDS) -> None:
         """See what has ended: all was written, and Kafka ends a transaction topic by topic."""
@@ -67,7 +69,7 @@ class BareWorld(World):
         self.settle(set(self.judge.open))
 
     def audit(self, name: str) -> Audit:
-        """Judge anew all that is stored, from the beginning, by a judge that has seen nothing."""
+        """Judge all that is stored once more, from the beginning, by a new judge."""
         judge = self._new_judge()
         with Reader(self.settings, self._topics) as reader:
 
@@ -78,5 +80,5 @@ class BareWorld(World):
             self.until(is_read, "the topics can't be read to their end", WHOLE_SECONDS)
         judge.give_up(set(judge.open))
         verdict = judge.verdict
-        said = f"read anew: {verdict.settled} transactions" if verdict.holds else str(verdict)
-        return Audit(name, 0 if verdict.holds else 1, said, verdict.settled)
+        summary = f"read anew: {verdict.settled} transactions" if verdict.holds else str(verdict)
+        return Audit(name, 0 if verdict.holds else 1, summary, verdict.settled)

@@ -1,4 +1,4 @@
-"""Batches as resolve decides them, without Spark: commits of halves that only the ledger has."""
+"""Batches as resolve decides them, without Spark: commits of halves that only the sent log has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolver.resolve.delivery.packed import BatchName, pack
 from resolver.resolve.step import Ended, QueueDecisions
 
 from ..load import GROUP, NAME, PARTITIONS, TOPICS, Fate
-from ..sent_log import COMMIT, LoadLedger, Sent, digest
+from ..sent_log import COMMIT, Sent, SentLog, digest
 
 #: Commits of a batch: some for each partition of each topic, so that it takes many requests.
 SIZE = 40
@@ -22,10 +22,10 @@ _MOST_BYTES = 1_000_000
 
 
 class Batches:
-    """Batch after batch, each the same whenever it is made again; the ledger knows of each."""
+    """Batch after batch, each the same whenever it is made again; the sent log knows of each."""
 
-    def __init__(self, ledger: LoadLedger, names: Names) -> None:
-        self._ledger = ledger
+    def __init__(self, sent_log: SentLog, names: Names) -> None:
+        self._sent_log = sent_log
         self._names = names
         self._last = -1
 
@@ -38,7 +38,7 @@ class Batches:
 
     def has(self, batch: int) -> bool:
         """Whether all of a batch is written down."""
-        return bool(self._ledger.decided_after((batch + 1) * SIZE - 1))
+        return bool(self._sent_log.decided_after((batch + 1) * SIZE - 1))
 
     def begin(self) -> None:
         """Write down what the next batch commits: the rest of it, if an interruption cut it."""
@@ -55,21 +55,30 @@ class Batches:
         name = half.transaction_id
         content = digest(half.topic, half.key, half.body, half.headers)
         with suppress(sqlite3.IntegrityError):  # it was, before an interruption
-            self._ledger.sent(Sent(name, Fate.COMMIT.name, content, half.real_qid))
+            self._sent_log.sent(Sent(name, Fate.COMMIT.name, content, half.real_qid))
         with suppress(sqlite3.IntegrityError):
-            self._ledger.stored(name, f"{_QUEUE}:{number}")
-        self._ledger.decide(name, COMMIT)
+            self._sent_log.stored(name, f"{_QUEUE}:{number}")
+        self._sent_log.decide(name, COMMIT)
 
     @cached_property
     def _begun_at_ms(self) -> int:
         """When the first half was stored: by a message's time Kafka keeps or deletes it."""
-        return int(self._ledger.stored_after(0)[0][1].at * 1_000)
+        return int(self._sent_log.stored_after(0)[0][1].known_at * 1_000)
 
     def _ended(self, number: int) -> Ended:
         half = _half(number)
         headers = half.to_record(self._names.half, _QUEUE).headers
-        at = HalfAt(_QUEUE, number, self._begun_at_ms + number, half, headers)
-        return Ended(at, Outcome.COMMIT, Source.END, number, 0, 0, at.stored_at_ms, at.stored_at_ms)
+        stored_half = HalfAt(_QUEUE, number, self._begun_at_ms + number, half, headers)
+        return Ended(
+            stored_half,
+            Outcome.COMMIT,
+            Source.END,
+            number,
+            0,
+            0,
+            stored_half.stored_at_ms,
+            stored_half.stored_at_ms,
+        )
 
 
 def _halves(batch: int) -> range:

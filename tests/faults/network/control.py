@@ -28,9 +28,9 @@ class Story:
     events: list[dict[str, Any]] = field(default_factory=list)
     over: bool = False
 
-    def said(self, what: str, key: str = "frame") -> str:
+    def last_value(self, what: str, key: str = "frame") -> str:
         """Return what the last event of a kind says; empty where there was none."""
-        return next((one[key] for one in reversed(self.events) if one["what"] == what), "")
+        return next((event[key] for event in reversed(self.events) if event["what"] == what), "")
 
     @property
     def total(self) -> int:

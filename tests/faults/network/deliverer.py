@@ -1,7 +1,7 @@
 """Delivery without Spark: `python -m tests.faults.network.deliverer SERVERS`.
 
-It delivers what the ledger has, batch by batch. Started again, it begins with the last one that the
-ledger has, as Spark does with the last one that it has planned.
+It delivers what the sent log has, batch by batch. Started again, it begins with the last batch that
+the sent log has, as Spark does with the last one that it has planned.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 
-from ..load import LEDGER
-from ..sent_log import LoadLedger
+from ..load import SENT_LOG
+from ..sent_log import SentLog
 from .batches import Batches
 
 _CHECKPOINT = "bare"
@@ -29,7 +29,7 @@ _LOOK_SECONDS = 0.01
 def main(servers: str) -> None:
     """Deliver until SIGINT or SIGTERM, or until delivery ends by itself."""
     logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(levelname)s %(message)s")
-    batches = Batches(LoadLedger(Path(os.environ[LEDGER])), Names())
+    batches = Batches(SentLog(Path(os.environ[SENT_LOG])), Names())
     with until_stopped():
         delivery = Delivery(Settings(bootstrap_servers=servers), _CHECKPOINT)
         try:
@@ -42,12 +42,12 @@ def main(servers: str) -> None:
 
 def _deliver(delivery: Delivery, batches: Batches) -> None:
     batch = max(0, batches.last)
-    delivery.start(is_new=batch == 0, planned=lambda: batches.last)
+    delivery.start(is_new=batch == 0, last_planned=lambda: batches.last)
     print("ready: delivering", flush=True)
     while True:
         while not batches.has(batch):
             time.sleep(_LOOK_SECONDS)
-            if delivery.has_parked:  # as the resolver's clock does
+            if delivery.has_parked:  # as the resolver's fence timer does
                 delivery.release()
         delivery.deliver(batch, batches.parts(batch))
         print(f"delivered: {batch}", flush=True)

@@ -100,21 +100,21 @@ def error_of(request: Request, answer: bytes) -> str:
     """
     flexible = request.version >= _FLEXIBLE.get(request.api, sys.maxsize)
     if request.api in (END, "AddOffsetsToTxn"):  # behind correlation and throttle time
-        at = _LENGTH.size + 8
+        position = _LENGTH.size + 8
     elif request.api in ("TxnOffsetCommit", "AddPartitionsToTxn"):
-        at = len(answer) - _ERROR.size - (3 if flexible else 0)
+        position = len(answer) - _ERROR.size - (3 if flexible else 0)
     elif request.api == "Produce":
-        at = _behind_partition(answer, flexible)
+        position = _behind_partition(answer, flexible)
     else:
         return ""
-    (code,) = _ERROR.unpack_from(answer, at)
+    (code,) = _ERROR.unpack_from(answer, position)
     return ERRORS.get(code, str(code))
 
 
 def _behind_partition(answer: bytes, flexible: bool) -> int:
     """Return where the first partition's error is: behind its topic's name and its number."""
-    at = _LENGTH.size + _CORRELATION.size
+    position = _LENGTH.size + _CORRELATION.size
     if flexible:  # tags, how many topics, a name's length plus 1; then how many partitions
-        return at + 3 + (answer[at + 2] - 1) + 1 + 4
-    (size,) = _ERROR.unpack_from(answer, at + 4)
-    return at + 4 + 2 + int(size) + 4 + 4
+        return position + 3 + (answer[position + 2] - 1) + 1 + 4
+    (size,) = _ERROR.unpack_from(answer, position + 4)
+    return position + 4 + 2 + int(size) + 4 + 4

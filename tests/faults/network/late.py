@@ -14,7 +14,7 @@ from typing import Any
 from .frames import END, NONE, error_of
 from .rules import ANSWER, REQUEST, Fate, Frame, Rule, Selection
 
-#: An answer to the late request is awaited for so long before its moment goes by.
+#: Seconds to wait for the answer to the late request, before its moment goes by.
 _ANSWER_SECONDS = 5.0
 #: Seconds after which held requests go on, all together. The moment may not come without them, and
 #: one after the other a batch of many requests would take minutes.
@@ -25,10 +25,10 @@ _HELD_SECONDS = 3.0
 class Moment:
     """When a late request is handed on: at the `count`th frame of an API, before that goes on.
 
-    Counted from the answer to the first `after` on, such as the end of its own transaction; with
-    that empty from the answer to its repeat. With `api` empty that answer is the moment. From the
-    `holding_from`th request of the API `holding` on these wait, so that the moment finds them
-    missing.
+    The count begins with the answer to the first `after`, such as the end of its own transaction.
+    With `after` empty it begins with the answer to the repeat. With `api` empty that answer is the
+    moment. From the `holding_from`th on, requests of the API `holding` wait: the moment must find
+    them missing.
     """
 
     api: str = ""
@@ -98,12 +98,12 @@ class Late(Rule):
             if self._counts[frame.side] == moment.count:
                 await self._hand_on(frame)
 
-    async def _hand_on(self, at: Frame) -> None:
+    async def _hand_on(self, frame: Frame) -> None:
         if self._held is None:
             return
         self._is_handed_on = True
-        moment = f"{'before' if at.side == REQUEST else 'behind'} {at.request.api}"
-        self.seen.note("handed on", self._held, moment=moment, by=f"connection {at.link.number}")
+        moment = f"{'before' if frame.side == REQUEST else 'behind'} {frame.request.api}"
+        self.seen.note("handed on", self._held, moment=moment, by=f"connection {frame.link.number}")
         self._held.link.send_late(self._held)
         await self._wait(_ANSWER_SECONDS)
 

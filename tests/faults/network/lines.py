@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from resolver.errors import FaultError
-
 from ..fault import Done, Fault
-from ..scenery import SHORTENED
+from ..fault_error import FaultError
 from ..world import World
+from ..world_kind import SHORTENED
 from .listeners import PRODUCERS, RESOLVER
 from .rules import ANSWER, REQUEST, Selection
 
@@ -65,7 +64,7 @@ def cut(listener: str, api: str) -> Fault:
 
 
 def _lose_connections(world: World, listener: str) -> None:
-    """Let each connection of a side end at its next request, so that it has to be made anew."""
+    """Let each connection of a side end at its next request, so that the client makes a new one."""
     with world.control.rule("cut", Selection(listener=listener, times=4)) as rule:
         world.until(lambda: rule.story.over, "no requests come")
 
@@ -114,13 +113,13 @@ def cut_some(listener: str) -> Fault:
 
 
 def socket_timeout(milliseconds: int) -> Fault:
-    """Return the fault of a silent line, where clients wait so long for an answer."""
+    """Return the fault of a silent line, where clients have another time-out for answers."""
 
     def fault(world: World, chance: random.Random) -> Done:
         settings = {**world.kept.settings, "kafka.socket.timeout.ms": milliseconds}
         world.stop("resolver")
         world.keep(replace(world.kept, settings=settings))
-        world.start_heeding()
+        world.start_following_refusals()
         side = chance.choice([REQUEST, ANSWER])
         done = silence(RESOLVER, side, _SILENT_SECONDS)(world, chance)
         return Done(f"{milliseconds} ms, {done.what}", done.proof)
@@ -129,4 +128,4 @@ def socket_timeout(milliseconds: int) -> Fault:
 
 
 def _events(events: list[dict[str, str]]) -> str:
-    return "; ".join(f"{one['what']} at {one['frame']}" for one in events)
+    return "; ".join(f"{event['what']} at {event['frame']}" for event in events)

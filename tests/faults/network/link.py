@@ -61,9 +61,9 @@ class Link:
 
     async def _requests(self, inbox: Inbox) -> None:
         while frame := await inbox.next():
-            came, data = frame
+            received_at, data = frame
             request = Request.of(data)
-            fate = await self._rules.apply(Frame(REQUEST, self, request, data, came))
+            fate = await self._rules.apply(Frame(REQUEST, self, request, data, received_at))
             if fate is Fate.HOLD:
                 self._is_held = True
                 reset(self._client)
@@ -76,9 +76,9 @@ class Link:
 
     async def _answers(self, inbox: Inbox) -> None:
         while frame := await inbox.next():
-            came, data = frame
+            received_at, data = frame
             request = self._unanswered.pop(correlation_of(data))
-            fate = await self._rules.apply(Frame(ANSWER, self, request, data, came))
+            fate = await self._rules.apply(Frame(ANSWER, self, request, data, received_at))
             if fate is not Fate.PASS:
                 return
             if not self._client.is_closing():
@@ -90,7 +90,7 @@ class Link:
 class Inbox:
     """Frames of one side with the time of each, all that came before the end too.
 
-    Read beside, so that a delay is not counted from when the one before it has gone on.
+    A task of its own reads them, so that a delay counts from the arrival of its frame.
     """
 
     def __init__(self, reader: asyncio.StreamReader) -> None:

@@ -46,7 +46,9 @@ def fronts_of(home: Path) -> dict[str, Front]:
         ports = iter(_free_ports(4))
         chosen = [Front(name, next(ports), next(ports)) for name in (RESOLVER, PRODUCERS)]
         file.write_text(json.dumps([asdict(front) for front in chosen]))
-    return {front.name: front for front in (Front(**one) for one in json.loads(file.read_text()))}
+    return {
+        front.name: front for front in (Front(**fields) for fields in json.loads(file.read_text()))
+    }
 
 
 def _free_ports(count: int) -> list[int]:

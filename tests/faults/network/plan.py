@@ -9,19 +9,19 @@ from . import aimed, lines
 from .listeners import PRODUCERS, RESOLVER
 from .rules import ANSWER, REQUEST
 
-_Planned = tuple[str, Fault, int]
+_PlannedFault = tuple[str, Fault, int]
 _BARE, _UP = "late requests", "network"
 _SIDES = (RESOLVER, PRODUCERS)
 #: Rounds of a silence, by its seconds: the longer the silence, the fewer rounds.
 _SILENT_ROUNDS = {5: 4, 30: 2, 90: 1}
 
 
-def planned() -> dict[str, _Planned]:
+def network_faults() -> dict[str, _PlannedFault]:
     """Return each fault by its name."""
     return dict([*_late_requests(), *_lines()])
 
 
-def _late_requests() -> Iterator[tuple[str, _Planned]]:
+def _late_requests() -> Iterator[tuple[str, _PlannedFault]]:
     for window, moment in aimed.WINDOWS.items():
         for api in aimed.TEARING:
             name = f"late {api} {window}"
@@ -33,7 +33,7 @@ def _late_requests() -> Iterator[tuple[str, _Planned]]:
     yield "late Produce of producers", (_UP, aimed.late_half, 4)
 
 
-def _lines() -> Iterator[tuple[str, _Planned]]:
+def _lines() -> Iterator[tuple[str, _PlannedFault]]:
     for side in _SIDES:
         for api in lines.REQUESTS[side]:
             yield f"cut {side}: {api}", (_UP, lines.cut(side, api), 5)

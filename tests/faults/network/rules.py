@@ -29,12 +29,14 @@ class Fate(Enum):
 class Frame:
     """A frame on its way, and when it came (seconds, monotonic)."""
 
-    def __init__(self, side: str, link: Link, request: Request, data: bytes, came: float) -> None:
+    def __init__(
+        self, side: str, link: Link, request: Request, data: bytes, received_at: float
+    ) -> None:
         self.side = side
         self.link = link
         self.request = request
         self.data = data
-        self.came = came
+        self.received_at = received_at
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Rule:
 
 
 class Delay(Rule):
-    """Each frame comes so much later; those behind it no later than by that."""
+    """Each frame goes on some seconds after it came; those behind it are not delayed by more."""
 
     def __init__(self, selection: Selection, seconds: float) -> None:
         super().__init__(selection)
@@ -118,12 +120,12 @@ class Delay(Rule):
 
     async def _hit_by(self, frame: Frame) -> Fate:
         self.seen.note("delayed", frame)
-        await asyncio.sleep(frame.came + self._seconds - time.monotonic())
+        await asyncio.sleep(frame.received_at + self._seconds - time.monotonic())
         return Fate.PASS
 
 
 class Silence(Rule):
-    """From now on nothing comes through for so long; then all of it does, in its order.
+    """Nothing comes through for some seconds from now on; then all of it does, in its order.
 
     So does what belongs to a connection that its client has given up meanwhile, as from a network
     that repeats what it had lost.
@@ -135,11 +137,11 @@ class Silence(Rule):
         self._ended = asyncio.Event()
 
     async def _hit_by(self, frame: Frame) -> Fate:
-        left = self._until - time.monotonic()
-        if left > 0 and not self._ended.is_set():
+        remaining = self._until - time.monotonic()
+        if remaining > 0 and not self._ended.is_set():
             self.seen.note("silenced", frame)
             try:
-                await asyncio.wait_for(self._ended.wait(), left)
+                await asyncio.wait_for(self._ended.wait(), remaining)
             except asyncio.TimeoutError:
                 self.seen.over = True
         return Fate.PASS

@@ -124,8 +124,8 @@ def compare(decisions: QueueDecisions, expected: Verdict) -> None:
     assert actual_ended == [(_of_end(end), *end[1:]) for end in expected.ended]
     for end in decisions.ended:
         assert (end.error is None) is (end.outcome is not Outcome.UNDELIVERABLE), end
-    actual_checks = [(plain(check.at), check.checks) for check in decisions.checks]
-    assert actual_checks == [(plain(asked.at), asked.checks) for asked in expected.checks]
+    actual_checks = [(plain(check.stored_half), check.checks) for check in decisions.checks]
+    assert actual_checks == [(plain(asked.stored_half), asked.checks) for asked in expected.checks]
     refused = [(r.source, r.element, r.reason) for r in decisions.refused]
     assert sorted(refused, key=repr) == sorted(expected.refused, key=repr)
     assert decisions.duplicates == expected.duplicates
@@ -143,10 +143,11 @@ def compare(decisions: QueueDecisions, expected: Verdict) -> None:
 
 def _of_end(end: Any) -> tuple[Any, ...]:
     """Return the half of an end, without the message if that is delivered already."""
-    half = end.at.half
+    half = end.stored_half.half
     if end.is_fast:
-        return (*end.at[:3], half.transaction_id, half.group, half.topic, half.born_at_ms)
-    return plain(end.at)
+        start = end.stored_half[:3]
+        return (*start, half.transaction_id, half.group, half.topic, half.born_at_ms)
+    return plain(end.stored_half)
 
 
 def plain(at: Any) -> tuple[Any, ...]:

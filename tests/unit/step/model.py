@@ -376,7 +376,7 @@ class Model:
                     continue
             self._end(row, element)
         self.left_waiting = any(row.waits and self._is_free(row) for row in rows)
-        self.verdict.ended.sort(key=lambda end: self.places[end.at.offset])
+        self.verdict.ended.sort(key=lambda end: self.places[end.stored_half.offset])
 
     def _may_be_asked_about(self, row: Pending) -> bool:
         return self._is_free(row) and not self._is_lost(row) and row.waits is None
@@ -431,7 +431,7 @@ class Model:
             reason = DiscardReason.UNDELIVERABLE
         self.verdict.ended.append(
             End(
-                at=row.at,
+                stored_half=row.at,
                 outcome=outcome,
                 source=source,
                 op_offset=element.op_offset if element else None,

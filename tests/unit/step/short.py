@@ -10,11 +10,11 @@ from . import records
 
 
 def ended(decisions: QueueDecisions) -> list[tuple[int, str, str]]:
-    return [(e.at.offset, e.outcome.value, e.source.value) for e in decisions.ended]
+    return [(e.stored_half.offset, e.outcome.value, e.source.value) for e in decisions.ended]
 
 
 def checked(decisions: QueueDecisions) -> list[tuple[int, int]]:
-    return [(check.at.offset, check.checks) for check in decisions.checks]
+    return [(check.stored_half.offset, check.checks) for check in decisions.checks]
 
 
 def refused(decisions: QueueDecisions) -> list[tuple[str, int | None, str]]:

@@ -185,7 +185,9 @@ def test_delivered_ops_take_no_room_among_messages(queue: Driver) -> None:
     queue.at(10, *(fast_half(offset, body=bytes(1_500)) for offset in many))
     read = queue.at(20, *(delivered(offset, 15, offset) for offset in many))
     assert len(read.ended) == len(many)
-    assert [end.at.half.body for end in read.ended] == [None] * len(many), "nobody writes them"
+    assert [end.stored_half.half.body for end in read.ended] == [None] * len(many), (
+        "nobody writes them"
+    )
 
 
 # D2 and rule 11: delivered, and should not have been
@@ -393,7 +395,7 @@ def test_fast_facts_are_kept_with_their_segments_and_ids_with_the_queue(queue: D
     assert len(msgpack.unpackb(queue.state["pending/1"])) == 5
     assert "fast" in queue.state
     read = queue.at(20, revoked(1, 15), delivered(2, 16, RANGE + 1))
-    assert [end.at.offset for end in read.ended] == [RANGE, RANGE + 1]
+    assert [end.stored_half.offset for end in read.ended] == [RANGE, RANGE + 1]
     assert "pending/1" not in queue.state
 
 

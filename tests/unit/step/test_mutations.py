@@ -31,8 +31,8 @@ MUTATIONS = [
     ),
     Change(
         "left_ops.py",
-        "(ends.half >= plan.halves_end) &",
-        "(ends.half > plan.halves_end) &",
+        "(elements.half >= plan.halves_end) &",
+        "(elements.half > plan.halves_end) &",
         "an op of the very next half is refused instead of waiting",
     ),
     Change(
@@ -61,8 +61,8 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "self.transaction[found] = ends.ids[found] != pending.ids[row]",
-        "self.transaction[found] = False",
+        "self.transaction[on_pending] = elements.ids[on_pending] != pending.ids[row]",
+        "self.transaction[on_pending] = False",
         "anybody in the group can end a transaction, without its id",
     ),
     Change(
@@ -127,7 +127,7 @@ MUTATIONS = [
     ),
     Change(
         "step.py",
-        "parts.save(newly_back, checked.left,",
+        "parts.save(newly_back, checked.has_unasked,",
         "parts.save(newly_back, False,",
         "halves of a group that is back are forgotten where a batch's limit is reached",
     ),
@@ -145,13 +145,13 @@ MUTATIONS = [
     ),
     Change(
         "intake.py",
-        "self.ends.take(self.ends.op < op)",
-        "self.ends",
+        "self.elements.take(self.elements.op < op)",
+        "self.elements",
         "ops that are left are applied all the same",
     ),
     Change(
         "left_ops.py",
-        "stored_ops[applied].offset if applied < len(stored_ops) else end",
+        "op_records[applied].offset if applied < len(op_records) else end",
         "end",
         "ops that are left are forgotten",
     ),
@@ -265,8 +265,8 @@ MUTATIONS = [
     ),
     Change(
         "fast/ids.py",
-        "self._since.get(one, -1) if one in self._revoked",
-        "-1 if one in self._revoked",
+        "self._since.get(fast_id, -1) if fast_id in self._revoked",
+        "-1 if fast_id in self._revoked",
         "an id is revoked for ops before the record",
     ),
     Change(
@@ -277,14 +277,14 @@ MUTATIONS = [
     ),
     Change(
         "fast/ids.py",
-        "in self._revoked.items() if now - at <= reserved_ms]",
-        "in self._revoked.items()]",
+        "            if now - revoked_at <= reserved_ms\n",
+        "",
         "revocations are remembered for good",
     ),
     Change(
         "faults.py",
-        "ends.each(is_by_application, np.bool_)[found] & ~is_fast[found]",
-        "ends.each(is_by_application, np.bool_)[found]",
+        "elements.each(is_by_application, np.bool_)[on_pending] & ~is_fast[on_pending]",
+        "elements.each(is_by_application, np.bool_)[on_pending]",
         "a delivered op comes too late",
     ),
     Change(
@@ -295,14 +295,14 @@ MUTATIONS = [
     ),
     Change(
         "left_ops.py",
-        "sizes[ends.each(lambda at: at.op.delivered, np.bool_)] = 0",
+        "sizes[elements.each(lambda stored_op: stored_op.op.delivered, np.bool_)] = 0",
         "",
         "delivered ops are left as too much",
     ),
     Change(
         "faults.py",
-        "self.twice[found] &= pending.fast.id[row] == 0",
-        "self.twice[found] = False",
+        "self.twice[on_pending] &= pending.fast.id[row] == 0",
+        "self.twice[on_pending] = False",
         "a delivered op ends a half that names no fast id",
     ),
     Change(
@@ -332,31 +332,31 @@ MUTATIONS = [
     Change(
         "fast/waiting_ends.py",
         "waits = turns.valid & ~turns.at_once & (op_offset <= free[turns.row])",
-        "waits = np.zeros(len(turns.ends), np.bool_)",
+        "waits = np.zeros(len(turns.elements), np.bool_)",
         "no end waits for a revocation",
     ),
     Change(
         "fast/waiting_ends.py",
-        "at_once = is_fast | ends.each(_withdraws, np.bool_)",
+        "at_once = is_fast | elements.each(_withdraws, np.bool_)",
         "at_once = is_fast",
         "the application's rollback waits",
     ),
     Change(
         "fast/waiting_ends.py",
-        "ROLLBACK_MESSAGE and is_by_application(at)",
+        "ROLLBACK_MESSAGE and is_by_application(stored_op)",
         "ROLLBACK_MESSAGE",
         "the rollback of an agent or operator does not wait",
     ),
     Change(
         "fast/waiting_ends.py",
-        "elif turns.valid[place] and (turns.is_fast[place] or waits == _NONE):",
-        "elif turns.valid[place]:",
+        "elif turns.valid[index] and (turns.is_fast[index] or waits == _NONE):",
+        "elif turns.valid[index]:",
         "the last end that waits wins, not the first",
     ),
     Change(
         "fast/waiting_ends.py",
-        "elif turns.valid[place] and (turns.is_fast[place] or waits == _NONE):",
-        "elif turns.valid[place] and waits == _NONE:",
+        "elif turns.valid[index] and (turns.is_fast[index] or waits == _NONE):",
+        "elif turns.valid[index] and waits == _NONE:",
         "a message is delivered again where a plain end was stored before the fast one",
     ),
     Change(
@@ -369,8 +369,8 @@ MUTATIONS = [
     ),
     Change(
         "fast/waiting_ends.py",
-        "left = _too_much(winners, waited, turns.row, pending, settings)",
-        "left: set[int] = set()",
+        "postponed = _too_much(winners, waited, turns.row, pending, settings)",
+        "postponed: set[int] = set()",
         "a revocation releases more messages than a batch may take",
     ),
     Change(
@@ -459,7 +459,7 @@ MUTATIONS = [
     ),
     Change(
         "faults.py",
-        "~is_fast & ~ends.each(is_by_operator, np.bool_)",
+        "~is_fast & ~by_operator",
         "~is_fast",
         "not even an operator ends a half whose end may be lost",
     ),

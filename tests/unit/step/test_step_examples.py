@@ -456,7 +456,7 @@ def test_messages_come_out_of_the_state_bit_for_bit() -> None:
     sent = records.half(0, 0, key=b"\x00\xff", body=bytes(range(256)) * 40, user=user, real_qid=5)
     queue.at(10, sent, records.half(1, 0, body=None, key=b""))
     decisions = queue.at(20, end(0, 15, 1, 0))
-    null, full = (e.at for e in decisions.ended)
+    null, full = (e.stored_half for e in decisions.ended)
     assert (full.half.key, full.half.body, full.half.headers) == (sent.key, sent.value, user)
     assert (full.all_headers, full.half.real_qid) == (sent.headers, 5)
     assert (null.half.key, null.half.body) == (b"", None)
@@ -561,7 +561,7 @@ def _three_segments(folder: Path, window: int) -> Iterator[Callable[[records.Sen
         def read(op: records.Sent) -> list[int]:
             plan = Plan(12, op.offset, op.offset + 1)
             checks = queue.read(Batch(op.stored_at_ms, plan, [], [op])).checks
-            return [check.at.offset for check in checks]
+            return [check.stored_half.offset for check in checks]
 
         halves = [records.half(offset, 0) for offset in range(12)]
         queue.read(Batch(100, Plan(12, 0, 0), halves))

@@ -62,9 +62,9 @@ def _told(history: History) -> dict[str, Any]:
     for batch, rules in history.batches:
         decisions = driver.read(batch, rules)
         for end in decisions.ended:
-            assert end.at.offset not in ended
-            ended[end.at.offset] = end._replace(decided_at_ms=0)[1:]
-        checks += [(check.at.offset, check.checks) for check in decisions.checks]
+            assert end.stored_half.offset not in ended
+            ended[end.stored_half.offset] = end._replace(decided_at_ms=0)[1:]
+        checks += [(check.stored_half.offset, check.checks) for check in decisions.checks]
         refused += [(r.source, r.element, r.reason) for r in decisions.refused]
         duplicates += decisions.duplicates
         check_counts += decisions.check_counts
@@ -101,7 +101,8 @@ def assert_none_is_delivered_twice(
             {QuarantineReason.DELIVERED_TWICE}
         )
         for end in decisions.ended:
-            assert end.is_fast == (end.at.offset in delivered), end.at
+            stored_half = end.stored_half
+            assert end.is_fast == (stored_half.offset in delivered), stored_half
     return delivered
 
 
@@ -176,7 +177,9 @@ def seen() -> Counter[Any]:
             counted["limited"] += verdict.wake_at_ms == 0
             counted["fast"] += sum(end.is_fast for end in verdict.ended)
             ids = {row.fast_id for row in before.values() if row.waits}
-            counted["waited for its id"] += sum(e.at.half.fast_id in ids for e in verdict.ended)
+            counted["waited for its id"] += sum(
+                e.stored_half.half.fast_id in ids for e in verdict.ended
+            )
             counted["left waiting"] += model.left_waiting
             counted["wanted"] += bool(verdict.revoke)
             rows = model.pending.values()

@@ -106,7 +106,7 @@ class Element(NamedTuple):
 class End(NamedTuple):
     """A transaction ended; the fields of the step's `Ended`, in their order, without `error`."""
 
-    at: HalfAt
+    stored_half: HalfAt
     outcome: Outcome
     source: Source
     op_offset: int | None
@@ -121,7 +121,7 @@ class End(NamedTuple):
 class Asked(NamedTuple):
     """A check was sent; the fields of the step's `CheckSent`."""
 
-    at: HalfAt
+    stored_half: HalfAt
     checks: int
 
 

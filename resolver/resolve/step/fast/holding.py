@@ -1,6 +1,6 @@
 """Fast halves that are not asked about: their producers may still commit them.
 
-Such a half is held: its deadline comes never, so it wakes no queue and takes no place among those
+Such a half is held: its deadline is `NEVER`, so it wakes no queue and takes no place among those
 that are due. It is let go when its fast id is revoked.
 """
 
@@ -41,11 +41,11 @@ def note_wishes(pending: Pending, fast_ids: FastIds, looked_at: set[int]) -> Non
     is_free = free_from(pending, fast_ids) < NEVER
     has_end = pending.alive & _has_end(pending)
     waits = pending.alive & ~is_free & (pending.rows["deadline"] == NEVER)
-    found = np.flatnonzero(waits & (has_end | ~lost(pending, fast_ids)))
-    segments = pending.rows["offset"][found] // SEGMENT
+    waiting = np.flatnonzero(waits & (has_end | ~lost(pending, fast_ids)))
+    segments = pending.rows["offset"][waiting] // SEGMENT
     wishes: dict[str, set[int]] = {}
-    for place, segment in zip(pending.fast.id[found].tolist(), segments.tolist(), strict=True):
-        wishes.setdefault(pending.fast.ids[place], set()).add(segment)
+    for index, segment in zip(pending.fast.id[waiting].tolist(), segments.tolist(), strict=True):
+        wishes.setdefault(pending.fast.ids[index], set()).add(segment)
     fast_ids.want(wishes, looked_at)
     fast_ids.look_again(segments_of(pending.rows["offset"][has_end & is_free]), looked_at)
 

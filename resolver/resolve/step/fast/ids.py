@@ -45,7 +45,7 @@ class FastIds:
         self._revoked: dict[str, int] = {}
         #: Segments of halves whose id is revoked, which no step has looked at since.
         self._freed: list[int] = []
-        #: Op offsets of this batch from which on ids are revoked.
+        #: The op offset of this batch from which on an id is revoked.
         self._since: dict[str, int] = {}
         if self._before is not None:
             self.wanted, self._revoked, self._freed, self.lost_until = msgpack.unpackb(self._before)
@@ -56,7 +56,7 @@ class FastIds:
         """Note whether ops were lost before they were read, given the first op record of all.
 
         Only the first batch of all begins at offset 0, or where the partition began. A rebuild may
-        follow on losses anywhere: the partition was made anew, or has lost its last records.
+        follow a loss anywhere: the partition was made again, or has lost its last records.
         """
         is_first = head.next_op == head.behind == 0 and self.lost_until is None
         if is_first and is_rebuild:
@@ -69,7 +69,7 @@ class FastIds:
     def take(self, head: Head, revoked: Iterable[str]) -> list[int]:
         """Return the segments of halves that are free, if this step revokes these ids."""
         self._freed = [segment for segment in self._freed if segment in head.pending]
-        freed = [segment for one in revoked for segment in self.wanted.get(one, [])]
+        freed = [segment for fast_id in revoked for segment in self.wanted.get(fast_id, [])]
         taken, rows = [], 0
         for segment in dict.fromkeys(self._freed + freed):
             if rows < WINDOW:
@@ -87,15 +87,17 @@ class FastIds:
 
     def revoked_since(self, ids: list[str]) -> _Array:
         """Return the op offset behind which each id is revoked: -1 for all, `NEVER` for none."""
-        since = [self._since.get(one, -1) if one in self._revoked else NEVER for one in ids]
+        since = [
+            self._since.get(fast_id, -1) if fast_id in self._revoked else NEVER for fast_id in ids
+        ]
         return np.array(since, np.int64)
 
     def want(self, wishes: dict[str, set[int]], looked_at: set[int]) -> None:
         """Take the wishes of the segments that were looked at, by id, in place of former ones."""
         for fast_id, segments in list(self.wanted.items()):
-            left = wishes.pop(fast_id, set()) | (set(segments) - looked_at)
-            if left:
-                self.wanted[fast_id] = sorted(left)
+            still_wanted = wishes.pop(fast_id, set()) | (set(segments) - looked_at)
+            if still_wanted:
+                self.wanted[fast_id] = sorted(still_wanted)
             else:
                 del self.wanted[fast_id]
         self.wanted |= {fast_id: sorted(segments) for fast_id, segments in wishes.items()}
@@ -106,8 +108,8 @@ class FastIds:
 
     def look_again(self, segments: set[int], looked_at: set[int]) -> None:
         """Note the segments to look at again, of those that were looked at."""
-        left = [one for one in dict.fromkeys(self._freed) if one not in looked_at]
-        self._freed = left + sorted(segments)
+        remaining = [segment for segment in dict.fromkeys(self._freed) if segment not in looked_at]
+        self._freed = remaining + sorted(segments)
 
     @property
     def has_freed(self) -> bool:
@@ -116,7 +118,11 @@ class FastIds:
 
     def forget(self, now: int, reserved_ms: int) -> None:
         """Forget revocations that are too old, or too many."""
-        recent = [(one, at) for one, at in self._revoked.items() if now - at <= reserved_ms]
+        recent = [
+            (fast_id, revoked_at)
+            for fast_id, revoked_at in self._revoked.items()
+            if now - revoked_at <= reserved_ms
+        ]
         self._revoked = dict(recent[-_MOST_IDS:])
 
     def save(self) -> None:

@@ -48,11 +48,17 @@ class GroupsBack:
                 rows += head.pending[segment].halves
         return self._taken
 
-    def add(self, groups: Iterable[str], head: Head, left: bool) -> None:
-        """Remember groups for the next step; `left` says that this one has not asked about all."""
-        if left:
+    def add(self, groups: Iterable[str], head: Head, has_unasked: bool) -> None:
+        """Remember groups for the next step.
+
+        `has_unasked` says that the limits left out halves of groups that came back earlier: their
+        segments are looked at again.
+        """
+        if has_unasked:
             known = self._taken + self.segments
-            newer = [one for one in sorted(head.pending) if one > max(known, default=-1)]
+            newer = [
+                segment for segment in sorted(head.pending) if segment > max(known, default=-1)
+            ]
             self.segments = known + newer
         new = [group for group in dict.fromkeys(groups) if group not in self._waiting]
         self._waiting = (self._waiting + new)[:_MOST_GROUPS]

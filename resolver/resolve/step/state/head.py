@@ -47,14 +47,14 @@ class Head:
 
     @classmethod
     def load(cls, store: Store, number: int) -> Head:
-        """Read the head, or make the head of a queue never seen."""
+        """Read the head; a new queue has an empty one."""
         packed = store.get(_KEY)
         if packed is None:
             return cls(number)
-        *head, pending = msgpack.unpackb(packed, strict_map_key=False)
-        found = cls(number, *head)
-        found.pending = {segment: PendingSegment(*entry) for segment, entry in pending.items()}
-        return found
+        *fields, pending = msgpack.unpackb(packed, strict_map_key=False)
+        head = cls(number, *fields)
+        head.pending = {segment: PendingSegment(*entry) for segment, entry in pending.items()}
+        return head
 
     def save(self, store: Store) -> None:
         """Write the head."""

@@ -19,7 +19,7 @@ from .head import SEGMENT, Head
 from .store import Changes, Store
 
 Codes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int64]
+HalfOffsets = npt.NDArray[np.int64]
 
 NONE, COMMIT, ROLLBACK, DISCARD = range(4)
 #: Mask of the outcome in a code, and the bit of a half whose producer has delivered it.
@@ -46,20 +46,20 @@ class Settled:
         self._codes: dict[int, Codes] = {}
         self._changed: set[int] = set()
 
-    def look_up(self, offsets: Offsets) -> Codes:
+    def look_up(self, offsets: HalfOffsets) -> Codes:
         """Return each half offset's code: `NONE` for a half that was not read, or is forgotten.
 
         A code is an outcome, with the bit `FAST` where the producer has delivered the message.
         """
-        found = np.zeros(len(offsets), np.uint8)
+        codes = np.zeros(len(offsets), np.uint8)
         segments = offsets // SEGMENT
         kept = (segments >= (self._head.settled_from or 0)) & (offsets < self._head.next_half)
         for segment in np.unique(segments[kept]).tolist():
             where = kept & (segments == segment)
-            found[where] = self._segment(segment)[offsets[where] % SEGMENT]
-        return found
+            codes[where] = self._segment(segment)[offsets[where] % SEGMENT]
+        return codes
 
-    def settle(self, offsets: Offsets, codes: Codes) -> None:
+    def settle(self, offsets: HalfOffsets, codes: Codes) -> None:
         """Store the codes of ended transactions."""
         segments = offsets // SEGMENT
         for segment in np.unique(segments).tolist():
@@ -105,7 +105,7 @@ class Settled:
 def settle(
     state: Mapping[str, bytes],
     queue: int,
-    offsets: Offsets,
+    offsets: HalfOffsets,
     outcomes: list[Outcome],
     fast: list[bool],
     now_ms: int,

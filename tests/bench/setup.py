@@ -1,4 +1,4 @@
-"""What measurements stand on: one broker, one Spark, topics of their own."""
+"""The setup of measurements: one broker and one Spark for all, and topics for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resolver.settings import Settings
 
 from .load import GROUP
 from .program import Program
-from .sent_log import Ledger
+from .sent_log import SentLog
 
 _PARTITIONS = 4
 _LOOK_SECONDS = 0.05
@@ -46,8 +46,8 @@ class Topics(NamedTuple):
         return str(self.home / "checkpoint")
 
 
-class Stage:
-    """Makes topics and runs on them what is measured."""
+class Setup:
+    """The broker and the Spark session of all measurements; makes the topics of each."""
 
     def __init__(self, spark: SparkSession, settings: Settings, home: Path) -> None:
         self.spark = spark
@@ -72,8 +72,10 @@ class Stage:
         try:
             yield made
         finally:
-            there = admin.list_topics(timeout=30).topics
-            ours = [topic for topic in there if topic.startswith(f"{name}.") or topic == made.real]
+            all_topics = admin.list_topics(timeout=30).topics
+            ours = [
+                topic for topic in all_topics if topic.startswith(f"{name}.") or topic == made.real
+            ]
             for deleted in admin.delete_topics(ours).values():
                 deleted.result(30)
             shutil.rmtree(made.home, ignore_errors=True)
@@ -109,38 +111,38 @@ def load(topics: Topics, count: int, **options: object) -> Program:
     )
 
 
-def send(topics: Topics, ledger: Ledger, **options: object) -> Program:
+def send(topics: Topics, sent_log: SentLog, **options: object) -> Program:
     """Start to send transactions as an application does, until its result is asked for."""
     return Program(
         "send",
         bootstrap_servers=topics.settings.bootstrap_servers,
         prefix=topics.settings.topic_prefix,
         topic=topics.real,
-        ledger=ledger.path,
-        count=ledger.count,
+        sent_log=sent_log.path,
+        count=sent_log.count,
         **options,
     )
 
 
-def watch(topics: Topics, ledger: Ledger, topic: str | None = None) -> Program:
+def watch(topics: Topics, sent_log: SentLog, topic: str | None = None) -> Program:
     """Start to read what is delivered; it ends with the `with`."""
     return Program(
         "watch",
         bootstrap_servers=topics.settings.bootstrap_servers,
         topic=topic or topics.real,
-        ledger=ledger.path,
-        count=ledger.count,
+        sent_log=sent_log.path,
+        count=sent_log.count,
     )
 
 
 def await_delivered(
-    ledger: Ledger, count: int, watcher: Program, quiet_seconds: float = _QUIET_SECONDS
+    sent_log: SentLog, count: int, watcher: Program, quiet_seconds: float = _QUIET_SECONDS
 ) -> None:
-    """Wait until so many are visible, or none more has become so for a while."""
+    """Wait until `count` are visible, or no more have become visible for `quiet_seconds`."""
     delivered, since = -1, time.monotonic()
-    while ledger.delivered < count and time.monotonic() - since < quiet_seconds:
+    while sent_log.delivered < count and time.monotonic() - since < quiet_seconds:
         if not watcher.running():
             raise ResolverError("the consumer of the benchmark ended before it was told to")
-        if ledger.delivered != delivered:
-            delivered, since = ledger.delivered, time.monotonic()
+        if sent_log.delivered != delivered:
+            delivered, since = sent_log.delivered, time.monotonic()
         time.sleep(_LOOK_SECONDS)

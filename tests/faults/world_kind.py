@@ -1,4 +1,4 @@
-"""What the worlds of a group of faults are like, and the settings that all have."""
+"""The kinds of worlds that groups of faults need, and the settings that all have."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SHORTENED: Mapping[str, Any] = {
     "check_backoff_max_ms": 1_000,
     "transaction_check_max": 4,
     "kafka_transaction_timeout_ms": 4_000,
-    # To land is what costs most, and what no round waits for but those that kill it or damage its
-    # files: for those resolve's batches leave it some of the machine.
+    # Landing costs most. Only rounds that kill land or damage its files wait for it: for those
+    # resolve's batches leave it some of the machine.
     "land_trigger_interval_ms": 5_000,
     "trigger_interval_ms": 500,
     "spark.driver.extraJavaOptions": _QUICK_JVM,
@@ -27,14 +27,14 @@ _CLUSTERED: Mapping[str, Any] = {"replication_factor": 3, "kafka_transaction_tim
 
 
 @dataclass(frozen=True)
-class Scenery:
-    """What is special about the worlds of a group."""
+class WorldKind:
+    """The kind of a group's worlds: what is special about them."""
 
     #: Its disk is so small that it can be filled.
     small_disk: bool = False
     #: Kafka takes its time from a file.
     own_clock: bool = False
-    #: A proxy stands between Kafka and its clients, but for the campaign itself.
+    #: A proxy stands between Kafka and its clients, except the campaign itself.
     proxied: bool = False
     #: Batches are delivered by `Delivery` itself, in this process: there is no Spark, nor a load.
     bare: bool = False

@@ -1,4 +1,4 @@
-"""The stage of the demo: its processes, the reading and drawing meanwhile, and its end."""
+"""The running demo: its processes, the reading and drawing meanwhile, and its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..broker.signals import setting_on_signals
 from ..errors import DemoError
 from .processes import Process, clean_environment
 from .reading import Reader, Tally
-from .screen import Scene, View
+from .screen import DemoState, View
 from .shop import DATABASE, open_database
 
 _TURN_SECONDS = 0.1
@@ -23,17 +23,17 @@ class Interrupted(Exception):
     """Told to stop: Ctrl-C, SIGTERM, or the terminal is gone."""
 
 
-class Stage:
-    """The running demo: each wait goes through `until`, which reads, draws and sees to processes.
+class RunningDemo:
+    """The running demo: each wait goes through `until`, which reads, draws and watches processes.
 
     A signal is only noted, and acted upon in `until`: no process can be started and forgotten. All
     processes hold the descriptor `lock`, so that leftovers of a demo are known.
     """
 
-    def __init__(self, home: Path, scene: Scene, view: View, lock: int) -> None:
+    def __init__(self, home: Path, state: DemoState, view: View, lock: int) -> None:
         self.home = home
         self.logs = home / "logs"
-        self.scene = scene
+        self.state = state
         self._view = view
         self._lock = lock
         self._told_to_stop = threading.Event()
@@ -48,7 +48,7 @@ class Stage:
         self.database_file = home / "shop" / "orders.db"
         self.database = open_database(self.database_file)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> RunningDemo:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -60,19 +60,19 @@ class Stage:
                 ends.callback(self._stop_now, process)
             ends.callback(self.stop_reading)
 
-    def heeding_signals(self) -> AbstractContextManager[None]:
+    def noting_signals(self) -> AbstractContextManager[None]:
         """Let signals end the next wait, for the length of the block."""
         return setting_on_signals(self._told_to_stop, signal.SIGHUP)
 
     def phase(self, text: str) -> None:
         """Show the phase that begins now."""
-        self.scene.phase = text
+        self.state.phase = text
         self.turn()
 
     def tell(self, event: str) -> None:
         """Show an event."""
-        self.scene.events.append((self.scene.elapsed, event))
-        self._view.tell(self.scene, event)
+        self.state.events.append((self.state.elapsed, event))
+        self._view.tell(self.state, event)
 
     def start(self, name: str, title: str, arguments: list[str], stop_seconds: float) -> Process:
         """Start a Python module; its log is named by a running number and `name`."""
@@ -117,10 +117,10 @@ class Stage:
         self, done: Callable[[], object], seconds: float, otherwise: str, remedy: str = ""
     ) -> None:
         """Wait for a condition; `DemoError` if it is not true in time or a process has ended."""
-        if not self.has_come(done, seconds):
+        if not self.comes_true(done, seconds):
             raise DemoError(f"{otherwise}, after {seconds:.0f} s", remedy=remedy)
 
-    def has_come(self, done: Callable[[], object], seconds: float) -> bool:
+    def comes_true(self, done: Callable[[], object], seconds: float) -> bool:
         """Wait for a condition that the demo can go on without; return whether it came true."""
         until = time.monotonic() + seconds
         while not done():
@@ -149,16 +149,16 @@ class Stage:
         return status
 
     def _stop_now(self, process: Process) -> None:
-        self.scene.phase = f"stopping {process.name}; it finishes what it has begun"
+        self.state.phase = f"stopping {process.name}; it finishes what it has begun"
         process.stop(process.stop_seconds, self._draw)
 
     def _close_view(self) -> None:
-        self.scene.phase = "everything is stopped"
-        self._view.close(self.scene)
+        self.state.phase = "everything is stopped"
+        self._view.close(self.state)
 
     def _draw(self) -> None:
         if self._tally is not None and self._shows_tally:
-            self.scene.counts = self._tally.counts
-            self.scene.pending = self._tally.pending
-            self.scene.latencies = self._tally.latencies
-        self._view.draw(self.scene)
+            self.state.counts = self._tally.counts
+            self.state.pending = self._tally.pending
+            self.state.latencies = self._tally.latencies
+        self._view.draw(self.state)

@@ -1,4 +1,4 @@
-"""The story of the demo, in a home: what is started, killed and awaited, and the report."""
+"""The steps of the demo, in a home: what is started, killed and awaited, and the report."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..up.home import Home
 from .comparison import Comparison, compare, delivered_content, print_report
 from .processes import Process, described, write_settings
 from .reading import Reader, Tally, has_landed
-from .screen import Lines, Scene, Screen
+from .running import Interrupted, RunningDemo
+from .screen import DemoState, Lines, Screen
 from .shop import GROUP, TOPIC, Content, placed
-from .stage import Interrupted, Stage
 
 #: Times in seconds that the demo waits.
 _RESOLVER_SECONDS = 300.0
@@ -59,16 +59,16 @@ def run_demo(path: Path, seconds: float, rate: float) -> int:
             )
         _log_to(home / "logs" / "demo.log")
         print(f"Settings that are shortened, in {home / 'demo.toml'}:\n{described()}", flush=True)
-        scene = Scene(seconds, kills_planned=max(1, round(seconds / _SECONDS_PER_KILL)))
+        state = DemoState(seconds, kills_planned=max(1, round(seconds / _SECONDS_PER_KILL)))
         view = Screen(console) if console.is_terminal else Lines()
-        stage = Stage(home, scene, view, lock.fileno())
+        demo = RunningDemo(home, state, view, lock.fileno())
         try:
-            result = _played(stage, rate)
+            comparison = _run_steps(demo, rate)
         except Interrupted:
             console.print("Interrupted: everything is stopped; nothing was compared.")
             return _INTERRUPTED
-    print_report(console, result, stage.database_file, home)
-    return 0 if result.holds else 1
+    print_report(console, comparison, demo.database_file, home)
+    return 0 if comparison.holds else 1
 
 
 def _log_to(file: Path) -> None:
@@ -78,58 +78,58 @@ def _log_to(file: Path) -> None:
     logging.basicConfig(filename=file, level=logging.INFO, format=form, force=True)
 
 
-def _played(stage: Stage, rate: float) -> Comparison:
+def _run_steps(demo: RunningDemo, rate: float) -> Comparison:
     try:
-        with stage.heeding_signals(), stage:
-            return Play(stage, rate).run()
+        with demo.noting_signals(), demo:
+            return Steps(demo, rate).run()
     except (TxResolverError, KafkaException, OSError, sqlite3.Error) as error:
         raise DemoError(
-            f"the demo failed: {error}", remedy=f"see the logs in {stage.logs}"
+            f"the demo failed: {error}", remedy=f"see the logs in {demo.logs}"
         ) from error
 
 
-class Play:
-    """The demo's story, told on a stage."""
+class Steps:
+    """The demo's steps, from the start of Kafka to the comparison."""
 
-    def __init__(self, stage: Stage, rate: float) -> None:
-        self._stage = stage
-        self._scene = stage.scene
+    def __init__(self, demo: RunningDemo, rate: float) -> None:
+        self._demo = demo
+        self._state = demo.state
         self._rate = rate
 
     def run(self) -> Comparison:
-        """Show all of it; raises `DemoError`, `Interrupted`."""
+        """Take all steps; raises `DemoError`, `Interrupted`."""
         resolver = self._start_resolver()
         self._open_topics()
         agent = self._start_agent()
         shop = self._send(self._start_shop())
         self._close(shop)
         self._wait_for_outcomes()
-        result = self._compare()
+        comparison = self._compare()
         self._wait_for_tables()
-        self._stage.phase("stopping Kafka and the resolver")
-        self._stage.stop_reading()
-        self._stage.stop(agent)
-        self._stage.stop(resolver)
-        return result
+        self._demo.phase("stopping Kafka and the resolver")
+        self._demo.stop_reading()
+        self._demo.stop(agent)
+        self._demo.stop(resolver)
+        return comparison
 
     def _start_resolver(self) -> Process:
-        stage = self._stage
-        stage.phase("starting Kafka")
-        self._config = write_settings(stage.home / "demo.toml")
-        arguments = ["resolver", "up", "--home", str(stage.home), "--config", str(self._config)]
-        resolver = stage.start("up", "the resolver", arguments, _RESOLVER_STOP_SECONDS)
-        spark = lambda: resolver.said("(starting Spark)") or resolver.ready  # noqa: E731
-        stage.until(spark, _RESOLVER_SECONDS, "Kafka does not start", f"see {resolver.log}")
-        stage.phase("starting Spark and the resolver")
-        stage.until_ready(resolver, _RESOLVER_SECONDS)
-        servers = resolver.said(r"^ready: bootstrap=(\S+)")
+        demo = self._demo
+        demo.phase("starting Kafka")
+        self._config = write_settings(demo.home / "demo.toml")
+        arguments = ["resolver", "up", "--home", str(demo.home), "--config", str(self._config)]
+        resolver = demo.start("up", "the resolver", arguments, _RESOLVER_STOP_SECONDS)
+        spark = lambda: resolver.first_match("(starting Spark)") or resolver.ready  # noqa: E731
+        demo.until(spark, _RESOLVER_SECONDS, "Kafka does not start", f"see {resolver.log}")
+        demo.phase("starting Spark and the resolver")
+        demo.until_ready(resolver, _RESOLVER_SECONDS)
+        servers = resolver.first_match(r"^ready: bootstrap=(\S+)")
         self._settings = Settings.load(self._config, {"bootstrap_servers": servers}, {})
-        stage.tell(f"Kafka and the resolver are ready: {servers}")
+        demo.tell(f"Kafka and the resolver are ready: {servers}")
         return resolver
 
     def _open_topics(self) -> None:
         """Make the topics, and read the records of earlier runs."""
-        stage, names = self._stage, Names(self._settings.topic_prefix)
+        demo, names = self._demo, Names(self._settings.topic_prefix)
         admin = AdminClient(client_config(self._settings, log_level=0))
         ensure_topics(admin, self._settings, [GROUP])
         _make_real_topic(admin)
@@ -137,25 +137,25 @@ class Play:
         topics = [names.half, names.resolution, names.discarded, names.quarantine, check, TOPIC]
         self._reader = Reader(self._settings, topics)
         self._tally = Tally(names, check)
-        stage.read(self._reader, self._tally)
-        stage.until(lambda: self._reader.reached_end, _READ_SECONDS, "the topics can't be read")
+        demo.read(self._reader, self._tally)
+        demo.until(lambda: self._reader.reached_end, _READ_SECONDS, "the topics can't be read")
         if earlier := self._tally.counts.begun:
-            stage.tell(f"{earlier:,} orders of earlier runs are kept, and compared again")
+            demo.tell(f"{earlier:,} orders of earlier runs are kept, and compared again")
         self._tally.count_from_here()
-        stage.show_tally()
+        demo.show_tally()
 
     def _start_agent(self) -> Process:
         listener = ["--group", GROUP, "--listener", "resolver.demo.shop:Orders"]
         arguments = ["resolver", "agent", *listener, *self._servers()]
         arguments += ["--config", str(self._config)]
-        return self._stage.start("agent", "the agent", arguments, _STOP_SECONDS)
+        return self._demo.start("agent", "the agent", arguments, _STOP_SECONDS)
 
     def _start_shop(self) -> Process:
         """Start the shop and return when it is open."""
         arguments = ["resolver.demo.shop", *self._servers(), "--rate", str(self._rate)]
-        shop = self._stage.start("shop", "the shop", arguments, _STOP_SECONDS)
-        self._stage.until_ready(shop, _READY_SECONDS)
-        self._scene.shop = "is open"
+        shop = self._demo.start("shop", "the shop", arguments, _STOP_SECONDS)
+        self._demo.until_ready(shop, _READY_SECONDS)
+        self._state.shop = "is open"
         return shop
 
     def _servers(self) -> list[str]:
@@ -163,50 +163,50 @@ class Play:
 
     def _send(self, shop: Process) -> Process:
         """Let orders be placed, kill the shop now and then, and return the process that lives."""
-        scene = self._scene
-        self._stage.tell(f"the shop is open and takes {self._rate:g} orders a second")
-        self._stage.phase("orders are placed")
-        scene.sending_since = time.monotonic()
-        for kill in range(1, scene.kills_planned + 1):
-            self._send_until(scene.seconds * kill / (scene.kills_planned + 1))
+        state = self._state
+        self._demo.tell(f"the shop is open and takes {self._rate:g} orders a second")
+        self._demo.phase("orders are placed")
+        state.sending_since = time.monotonic()
+        for kill in range(1, state.kills_planned + 1):
+            self._send_until(state.seconds * kill / (state.kills_planned + 1))
             shop = self._kill(shop)
-        self._send_until(scene.seconds)
-        scene.sent_for, scene.sending_since = scene.sending, None
+        self._send_until(state.seconds)
+        state.sent_for, state.sending_since = state.sending, None
         return shop
 
     def _send_until(self, seconds: float) -> None:
         patience = seconds + _SPARE_SECONDS
-        self._stage.until(lambda: self._scene.sending >= seconds, patience, "time stands still")
+        self._demo.until(lambda: self._state.sending >= seconds, patience, "time stands still")
 
     def _kill(self, shop: Process) -> Process:
         since = time.monotonic()
-        self._scene.kills += 1
-        self._scene.shop = "is down"
-        self._stage.tell("kill -9 of the shop: what it had begun is left to the checks")
-        self._stage.kill(shop, _DEATH_SECONDS)
+        self._state.kills += 1
+        self._state.shop = "is down"
+        self._demo.tell("kill -9 of the shop: what it had begun is left to the checks")
+        self._demo.kill(shop, _DEATH_SECONDS)
         shop = self._start_shop()
-        self._stage.tell(f"the shop is open again, after {time.monotonic() - since:.1f} s")
+        self._demo.tell(f"the shop is open again, after {time.monotonic() - since:.1f} s")
         return shop
 
     def _close(self, shop: Process) -> None:
-        self._stage.phase("closing the shop")
-        self._stage.stop(shop)
-        self._scene.shop = "is closed"
+        self._demo.phase("closing the shop")
+        self._demo.stop(shop)
+        self._state.shop = "is closed"
 
     def _wait_for_outcomes(self) -> None:
-        self._stage.phase("waiting until nothing is pending")
-        if self._stage.has_come(self._all_ended, _PENDING_SECONDS):
-            self._stage.tell("nothing is pending")
+        self._demo.phase("waiting until nothing is pending")
+        if self._demo.comes_true(self._all_ended, _PENDING_SECONDS):
+            self._demo.tell("nothing is pending")
         else:
-            left = self._tally.pending
-            self._stage.tell(f"after {_PENDING_SECONDS:.0f} s {left:,} are still pending")
+            pending = self._tally.pending
+            self._demo.tell(f"after {_PENDING_SECONDS:.0f} s {pending:,} are still pending")
 
     def _all_ended(self) -> bool:
         return not self._tally.pending and self._reader.has_all_of(self._half)
 
     def _compare(self) -> Comparison:
         """Read the real topic from its beginning, and compare it with the database."""
-        self._stage.phase("comparing what was delivered with the database")
+        self._demo.phase("comparing what was delivered with the database")
         delivered: dict[str, list[Content]] = defaultdict(list)
         until = time.monotonic() + _READ_SECONDS
         with Reader(self._settings, [TOPIC]) as reader:
@@ -214,17 +214,21 @@ class Play:
                 for record in reader.read(0.1):
                     transaction_id, content = delivered_content(record)
                     delivered[transaction_id].append(content)
-                self._stage.turn()
-        orders = placed(self._stage.database)
+                self._demo.turn()
+        orders = placed(self._demo.database)
         return compare(orders, delivered, self._tally.discarded_ids, self._tally.pending)
 
     def _wait_for_tables(self) -> None:
-        """Let land catch up, so that the notebook has the end of the story too."""
-        self._stage.phase("landing the rest in the tables")
-        checkpoint = Home(self._stage.home).land_checkpoint
-        read = {at: offset for at, offset in self._reader.offsets.items() if at[0] != TOPIC}
-        if not self._stage.has_come(lambda: has_landed(checkpoint, read), _LAND_SECONDS):
-            self._stage.tell("the tables lack the end: `txresolver up` in this home lands it")
+        """Let land catch up, so that the notebook has the last transactions too."""
+        self._demo.phase("landing the rest in the tables")
+        checkpoint = Home(self._demo.home).land_checkpoint
+        read = {
+            (topic, number): offset
+            for (topic, number), offset in self._reader.offsets.items()
+            if topic != TOPIC
+        }
+        if not self._demo.comes_true(lambda: has_landed(checkpoint, read), _LAND_SECONDS):
+            self._demo.tell("the tables lack the end: `txresolver up` in this home lands it")
 
 
 def _make_real_topic(admin: AdminClient) -> None:

@@ -1,0 +1,74 @@
+"""Answers of leaders that are asked for offsets of half and op partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from ..errors import ResolverError
+
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+#: Errors of a broker that is away and comes back.
+_AWAY = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NOENT,  # "No leaders found"
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+
+class OffsetAnswer(NamedTuple):
+    """An offset of a queue's partition, and the epoch of the leader that told it."""
+
+    queue: str
+    offset: int
+    epoch: int
+
+
+def offset_answers(
+    futures: Mapping[TopicPartition, Future[Any]], seconds: float
+) -> Iterable[OffsetAnswer]:
+    """Yield the offsets that come within `seconds`."""
+    # Limit the wait here: after a restart of the broker a future may stay open, whatever the
+    # time-out of its request.
+    until = time.monotonic() + seconds
+    for partition, future in futures.items():
+        answer = _answer(partition, future, max(0.0, until - time.monotonic()))
+        # For a broker that did not answer, librdkafka returns an invalid, negative offset.
+        if answer is not None and answer.offset >= 0:
+            yield answer
+
+
+def _answer(partition: TopicPartition, future: Future[Any], seconds: float) -> OffsetAnswer | None:
+    """Return a partition's offset; None if its broker is away."""
+    try:
+        offset_info = future.result(seconds)
+        epoch = -1 if offset_info.leader_epoch is None else int(offset_info.leader_epoch)
+        return OffsetAnswer(str(partition.partition), int(offset_info.offset), epoch)
+    except FutureTimeout:
+        return None
+    except KafkaException as error:
+        if error.args[0].code() in _AWAY:
+            return None
+        raise ResolverError(
+            f"the end of partition {partition.partition} of {partition.topic}: {error}",
+            remedy="see the log of the broker, and start again",
+        ) from error
