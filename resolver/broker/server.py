@@ -75,6 +75,7 @@ class Broker:
         self._ports: Ports | None = None
         self._has_chosen = False
         self._is_prepared = False
+        self._java = ""
         self._process: Guarded | None = None
 
     @property
@@ -103,14 +104,15 @@ class Broker:
         """Start the broker and return when it answers."""
         self.prepare()
         with self._stopping_on_failure():
-            java = str(find_java())
             classpath = os.pathsep.join(map(str, kafka_classpath()))
-            self._start([java, "-cp", classpath], partial(self._launch, java, classpath))
+            launch = partial(self._launch, self._java, classpath)
+            self._start([self._java, "-cp", classpath], launch)
 
     def prepare(self) -> None:
-        """Lock the home and take the ports, once. A full disk is refused here too."""
+        """Find Java, lock the home and take the ports, once. A full disk is refused here too."""
         if not self._is_prepared:
             with self._stopping_on_failure():
+                self._java = str(find_java())
                 self._prepare()
                 self._is_prepared = True
 

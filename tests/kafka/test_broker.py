@@ -216,13 +216,13 @@ def test_no_java_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BrokerError, match=r"no java on PATH.*openjdk-17-jre-headless"):
-        Broker(tmp_path / "home").start()
+        Broker(tmp_path / "home").prepare()
 
 
 def test_a_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(BrokerError, match=f"JAVA_HOME is {tmp_path}, but there is no"):
-        Broker(tmp_path / "home").start()
+        Broker(tmp_path / "home").prepare()
 
 
 @pytest.mark.parametrize(("said", "version"), [("1.8.0_392", "8"), ("11.0.21", "11")])
@@ -235,7 +235,7 @@ def test_too_old_a_java(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(BrokerError, match=f"is Java {version}, which is too old.*Java 17"):
-        Broker(tmp_path / "home").start()
+        Broker(tmp_path / "home").prepare()
 
 
 def test_kill_9_of_its_parent_ends_the_broker_and_the_home_can_be_used_again(
