@@ -178,6 +178,7 @@ BLOCKS: dict[str, list[tuple[str, Run | Alike | Not]]] = {
         ("python -m pytest test_shop.py", TESTING),
     ],
     "docs/tutorial.md": [
+        ("export SOURCE=$HOME/txresolver", SET_UP),
         ("mkdir shop && cd shop", SET_UP),
         ("txresolver up", UP),
         ("cd shop && . .venv/bin/activate", HOUR),
@@ -188,7 +189,7 @@ BLOCKS: dict[str, list[tuple[str, Run | Alike | Not]]] = {
         ("python mailer.py 2", HOUR),
         ("python shop.py candle", HOUR),
         ("python shop.py vase", HOUR),
-        ("txresolver agent --group shop --listener shop:li", HOUR),
+        ("cd shop && . .venv/bin/activate", HOUR),
         ("python mailer.py 1", HOUR),
         ("txresolver status", HOUR),
         ("txresolver list --status ROLLBACK", HOUR),
