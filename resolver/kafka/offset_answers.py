@@ -52,7 +52,7 @@ def offset_answers(
     until = time.monotonic() + seconds
     for partition, future in futures.items():
         answer = _answer(partition, future, max(0.0, until - time.monotonic()))
-        # For a broker that did not answer, librdkafka returns an invalid, negative offset.
+        # librdkafka returns a negative offset if the broker did not answer.
         if answer is not None and answer.offset >= 0:
             yield answer
 

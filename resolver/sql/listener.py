@@ -25,6 +25,12 @@ class SqlTransactionListener(TransactionListener):
 
     `engine` leads to the database that the local transactions write to, not to a replica. Subclass
     the listener to add `execute_local_transaction`.
+
+    Example:
+        ```python
+        listener = SqlTransactionListener(engine, log)
+        producer = TransactionProducer("orders", servers, listener)
+        ```
     """
 
     def __init__(
@@ -44,7 +50,15 @@ class SqlTransactionListener(TransactionListener):
 
 
 class AsyncSqlTransactionListener:
-    """`SqlTransactionListener` for `AsyncTransactionProducer`: its check runs in the event loop."""
+    """`SqlTransactionListener` for `AsyncTransactionProducer`: its check runs in the event loop.
+
+    Example:
+        ```python
+        engine = create_async_engine("postgresql+psycopg://shop@localhost/shop")
+        listener = AsyncSqlTransactionListener(engine, log)
+        producer = AsyncTransactionProducer("orders", servers, listener)
+        ```
+    """
 
     def __init__(
         self, engine: AsyncEngine, log: TransactionLog, *, lock_wait_seconds: float = 2.0

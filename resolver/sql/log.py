@@ -33,6 +33,15 @@ class TransactionLog:
     It has to be in the database that the local transactions write to. `name` and `schema` say
     where: ASCII letters, digits and `_`, 48 at most. Give `metadata` (as an ORM's `Base.metadata`)
     to make or migrate the table with others.
+
+    Example:
+        ```python
+        log = TransactionLog()
+        log.metadata.create_all(engine)
+        with producer.transaction(message) as tx, engine.begin() as connection:
+            log.commit(connection, tx.transaction_id)
+            connection.execute(orders.insert().values(item="lamp"))
+        ```
     """
 
     def __init__(

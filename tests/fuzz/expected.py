@@ -12,7 +12,7 @@ from .aimed import DUPLICATE, ENDS, NOTHING, AimedOp
 from .halves import Half
 
 T = TypeVar("T")
-#: What is refused: `topic:partition:offset`, and the element's position, None for a whole record.
+#: A refused record (`topic:partition:offset`), and the element's position; None for all of it.
 RefusedPart = tuple[str, "int | None"]
 
 
