@@ -14,11 +14,11 @@ from ..errors import OperationError
 from ..protocol import (
     Act,
     Element,
-    HalfAt,
     Headers,
     Names,
     Op,
     Record,
+    StoredHalf,
     commit_record,
     decode_half,
 )
@@ -84,7 +84,7 @@ def _copy(row: Row, topic: str, names: Names) -> Record:
     """
     half = decode_half(row["key"], row["value"], _headers(row), names.prefix)
     stored_ms = (row["stored_at"] - _EPOCH).total_seconds() * 1000
-    stored_half = HalfAt(row["queue"], row["offset"], round(stored_ms), half, _headers(row))
+    stored_half = StoredHalf(row["queue"], row["offset"], round(stored_ms), half, _headers(row))
     commit = commit_record(stored_half)
     partition = commit.partition if topic == half.topic else -1
     return commit._replace(topic=topic, partition=partition)

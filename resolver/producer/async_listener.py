@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ListenerGone
-from .answer import Answer, answer_to, failure_of
 from .message import Message
+from .reported_state import ReportedState, failure_of, state_of
 
 
 class ListenerOfLoop:
@@ -31,7 +31,7 @@ class ListenerOfLoop:
         return asyncio.run_coroutine_threadsafe(return_value, self._loop).result()
 
 
-async def call_listener_in_loop(method: Callable[..., Any], *args: Any) -> Answer:
+async def call_listener_in_loop(method: Callable[..., Any], *args: Any) -> ReportedState:
     """Do what `call_listener` does: await an async method, run a plain one in a thread."""
     try:
         is_async = inspect.iscoroutinefunction(method)
@@ -42,7 +42,9 @@ async def call_listener_in_loop(method: Callable[..., Any], *args: Any) -> Answe
             return_value = await return_value
     except Exception as error:
         return failure_of(method, error)
-    return return_value if isinstance(return_value, Answer) else answer_to(method, return_value)
+    return (
+        return_value if isinstance(return_value, ReportedState) else state_of(method, return_value)
+    )
 
 
 def _call_in_thread(method: Callable[..., Any], *args: Any) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..protocol import HalfId, TransactionStatus
-from .answer import Answer
 from .message import Message
+from .reported_state import ReportedState
 
 __all__ = ["EndHook", "EndHooks", "TransactionEnd"]
 
@@ -61,14 +61,14 @@ class EndHooks:
         self._hooks = tuple(hooks)
 
     def show(
-        self, message: Message, half_id: HalfId, answer: Answer, from_check: bool = False
+        self, message: Message, half_id: HalfId, reported: ReportedState, from_check: bool = False
     ) -> None:
         """Show the hooks an end whose op was handed over."""
         if self._hooks:
             transaction_id = message.transaction_id
             end = TransactionEnd(
-                self._group, message, transaction_id, *half_id, answer.state, from_check,
-                answer.remark,
+                self._group, message, transaction_id, *half_id, reported.state, from_check,
+                reported.remark,
             )  # fmt: skip
             self._show(end)
 

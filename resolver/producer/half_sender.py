@@ -60,7 +60,7 @@ class SentHalf:
 class Sending:
     """The halves of one call: sent together, waited for once.
 
-    The thread that serves acknowledgements calls `on_answered` when Kafka has answered for the last
+    The thread that serves acknowledgements calls `on_answered` when Kafka has answered for every
     half. The caller decides how to wait for it: a thread blocks, a task must not. After `abandon`,
     `on_abandoned(sent)` is called for each half that was stored or will be.
     """

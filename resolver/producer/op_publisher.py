@@ -1,10 +1,10 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits. A `Packer` (`op_pack.py`) collects ends of one queue, state, origin and remark in a
-`Pack`, until it is full or has lingered. A thread sends each pack as one op, through
+No caller waits. A `Packer` (`op_pack.py`) has a `Pack` for each queue, state, origin and remark. It
+collects ends until it is full or has lingered. A thread sends each pack as one op, through
 `connection.py`. The op says the state once, then the half offsets and the transaction ids.
 
-Next station: `resolver/resolve/source.py` plans, on the driver, to read the stored ops and halves.
+Next station: `resolver/resolve/source.py` plans on the driver which stored halves and ops are read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import HalfId, TransactionStatus
-from .answer import Answer
 from .connection import Connection
 from .end_hooks import EndHook, EndHooks
 from .message import Message
 from .op_pack import OnStored, Pack, Packer, PackKey
+from .reported_state import ReportedState
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.05
@@ -63,19 +63,19 @@ class OpPublisher:
         self,
         message: Message,
         half_id: HalfId,
-        answer: Answer,
+        reported: ReportedState,
         from_check: bool = False,
         on_stored: OnStored | None = None,
     ) -> None:
         """Add the end to a pack, which the thread sends as an op; show the end to the hooks."""
-        self.add(message, half_id, answer, from_check, on_stored)
-        self.hooks.show(message, half_id, answer, from_check)
+        self.add(message, half_id, reported, from_check, on_stored)
+        self.hooks.show(message, half_id, reported, from_check)
 
     def add(
         self,
         message: Message,
         half_id: HalfId,
-        answer: Answer,
+        reported: ReportedState,
         from_check: bool = False,
         on_stored: OnStored | None = None,
         gives_up_fast: bool = False,
@@ -87,9 +87,9 @@ class OpPublisher:
         """
         # A listener's failure is no answer. Otherwise a database that is away would use up the
         # checks, and the message would be discarded.
-        answers = from_check and answer.usable
+        answers = from_check and reported.usable
         key = PackKey(
-            half_id.queue, answer.state, answers, answer.remark, gives_up_fast=gives_up_fast
+            half_id.queue, reported.state, answers, reported.remark, gives_up_fast=gives_up_fast
         )
         with self._changed:
             is_open = not self._done and self._thread.is_alive()

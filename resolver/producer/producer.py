@@ -1,7 +1,8 @@
 """`TransactionProducer`: half, local transaction, op.
 
 The way of a message begins here. Next stations: `transaction_factory.py` makes its
-half, `half_sender.py` stores the half, then `transaction.py` ends it.
+half, and `half_sender.py` stores the half. `reported_state.py` has `call_listener`, which runs the
+local transaction. Then `transaction.py` ends the transaction.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any
 
-from .answer import call_listener
 from .half_sender import ROOM_SECONDS
 from .listener import FOR_ALL, FOR_ONE, check_listener, local_transaction_method
 from .message import Message
 from .producer_base import ProducerBase
+from .reported_state import call_listener
 from .send_result import TransactionSendResult
 from .transaction import Transaction, end_unless_commit, ending_all, open_ones
 
@@ -122,8 +123,8 @@ class TransactionProducer(ProducerBase):
         """
         method = local_transaction_method(self._listener, FOR_ONE)
         with self.transaction(message, timeout) as tx:  # the end of this block sends a commit
-            answer = call_listener(method, tx.message, arg)  # the local transaction runs
-            end_unless_commit([tx], answer)
+            reported = call_listener(method, tx.message, arg)  # the local transaction runs
+            end_unless_commit([tx], reported)
         return tx.result()
 
     def send_messages_in_transaction(
@@ -151,8 +152,8 @@ class TransactionProducer(ProducerBase):
         """
         method = local_transaction_method(self._listener, FOR_ALL)
         with self.transactions(messages, timeout) as begun:
-            answer = call_listener(method, [tx.message for tx in begun], arg)
-            end_unless_commit(begun, answer)
+            reported = call_listener(method, [tx.message for tx in begun], arg)
+            end_unless_commit(begun, reported)
         return [tx.result() for tx in begun]
 
     @contextmanager
@@ -226,7 +227,7 @@ class TransactionProducer(ProducerBase):
                 time.sleep(ROOM_SECONDS)
             arrived.acquire(timeout=max(0.0, deadline - time.monotonic()))
             confirm = None if self._verifier is None else self._confirm_by_hand
-            # Each half is stored, or this raises. Its offset names it in its op.
+            # Each half is stored, or this raises. The op will name the half by its offset.
             return self._factory.transactions(sending, Transaction, confirm)
         except BaseException:
             sending.abandon()

@@ -15,8 +15,8 @@ class QueueChoice:
     """Chooses the queue of a half.
 
     Halves of one key go to one queue, since only the ends of one queue keep their order. Halves
-    without a key go to each queue in turn, some in a row; with `one_queue` to a random one: a Kafka
-    transaction costs more with each partition that it writes to.
+    without a key go to each queue in turn, some in a row. With `one_queue` all go to one queue,
+    chosen once by chance: a Kafka transaction costs more with each partition that it writes to.
     """
 
     def __init__(self, queues: int, one_queue: bool = False) -> None:

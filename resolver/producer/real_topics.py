@@ -35,7 +35,7 @@ from ..kafka.targets import (
     missing,
     too_large,
 )
-from ..protocol import Half, HalfAt, Record, commit_record
+from ..protocol import Half, Record, StoredHalf, commit_record
 from ..protocol.names import MAX_OFFSET
 from .half_sender import Prepared
 from .topic_limits import admin_of
@@ -230,5 +230,5 @@ class RealTopics:
 
 def _commit_bytes(half: Half, queue: int) -> int:
     """Return the bytes of the commit of a half, with the longest offset that it can get."""
-    commit = commit_record(HalfAt(queue, MAX_OFFSET, 0, half, []))
+    commit = commit_record(StoredHalf(queue, MAX_OFFSET, 0, half, []))
     return batch_bytes(commit.key, commit.value, commit.headers)

@@ -13,17 +13,17 @@ from contextlib import contextmanager
 
 from ..errors import SendError
 from ..protocol import HalfId, TransactionStatus
-from .answer import Answer, unknown
 from .commit_wait import CommitWait, end_of_wait, new_wait, not_acknowledged
 from .fast import FastHalf
 from .message import Message
 from .op_publisher import OpPublisher
+from .reported_state import ReportedState, unknown
 from .send_result import TransactionSendResult
 
 __all__ = ["Transaction"]
 
-_COMMIT = Answer(TransactionStatus.COMMIT_MESSAGE)
-_ROLLBACK = Answer(TransactionStatus.ROLLBACK_MESSAGE)
+_COMMIT = ReportedState(TransactionStatus.COMMIT_MESSAGE)
+_ROLLBACK = ReportedState(TransactionStatus.ROLLBACK_MESSAGE)
 
 
 class Transaction:
@@ -66,11 +66,11 @@ class Transaction:
         self._fast = fast
         self._wait_seconds = wait_seconds
         self._committed: CommitWait | None = None
-        self._answer: Answer | None = None
+        self._reported: ReportedState | None = None
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
-        if self._answer is None:
+        if self._reported is None:
             warnings.warn(
                 f"transaction {self.transaction_id} for {self.message.topic} was begun and never "
                 "ended, so a check has to end it: call commit(), rollback() or unknown(), or use "
@@ -81,7 +81,7 @@ class Transaction:
             )
 
     def __repr__(self) -> str:
-        state = self._answer.state.value if self._answer else "not ended"
+        state = self._reported.state.value if self._reported else "not ended"
         return f"<Transaction {self.transaction_id} at {self.message.half_offset}, {state}>"
 
     @property
@@ -92,7 +92,7 @@ class Transaction:
     @property
     def state(self) -> TransactionStatus | None:
         """The state it was ended with; None before its end."""
-        return self._answer.state if self._answer else None
+        return self._reported.state if self._reported else None
 
     def commit(self, wait: bool = False) -> bool:
         """Make the message visible; returns at once, unless it waits or the producer verifies.
@@ -113,7 +113,7 @@ class Transaction:
             CommitNotConfirmed: With `verify`, if a check would not find the commit. The transaction
                 is UNKNOWN then.
         """
-        if self._confirm is not None and self._answer is None:
+        if self._confirm is not None and self._reported is None:
             with unknown_after_an_error([self]):
                 self._confirm(self.message)
         if not wait:
@@ -143,46 +143,48 @@ class Transaction:
         """
         self.end(unknown(remark))
 
-    def end(self, answer: Answer, committed: CommitWait | None = None) -> None:
+    def end(self, reported: ReportedState, committed: CommitWait | None = None) -> None:
         """End the transaction with a state, the application's or a listener's. Not part of the API.
 
         The same state again does nothing; another state raises `SendError`.
         """
-        before = self.end_if_open(answer, committed)
-        if before is not None and before.state is not answer.state:
+        before = self.end_if_open(reported, committed)
+        if before is not None and before.state is not reported.state:
             raise SendError(
                 f"transaction {self.transaction_id} was ended with "
-                f"{before.state.value} already; {answer.state.value} comes too late"
+                f"{before.state.value} already; {reported.state.value} comes too late"
             )
 
-    def end_if_open(self, answer: Answer, committed: CommitWait | None = None) -> Answer | None:
+    def end_if_open(
+        self, reported: ReportedState, committed: CommitWait | None = None
+    ) -> ReportedState | None:
         """End the transaction unless it was ended already; return the earlier end, of any thread.
 
         `committed` gets the result of a commit. Not part of the API.
         """
         with self._lock:
-            before = self._answer
+            before = self._reported
             if before is None:
-                self._answer, self._committed = answer, committed
+                self._reported, self._committed = reported, committed
         if before is not None:
             return before
         if self._fast is not None:
-            self._fast.end(answer, committed)
+            self._fast.end(reported, committed)
         else:
             on_stored = end_of_wait(self.message, committed)  # None: nobody waits
-            self._publisher.end(self.message, self._half_id, answer, on_stored=on_stored)
+            self._publisher.end(self.message, self._half_id, reported, on_stored=on_stored)
         return None
 
     def result(self) -> TransactionSendResult:
         """Return the result; its state is UNKNOWN until the transaction is ended."""
-        answer = self._answer or Answer(TransactionStatus.UNKNOWN)
+        reported = self._reported or ReportedState(TransactionStatus.UNKNOWN)
         return TransactionSendResult(
             self.transaction_id,
             self.queue,
             self.offset,
-            answer.state,
+            reported.state,
             self.message.topic,
-            answer.remark,
+            reported.remark,
         )
 
     def _commit_to_wait_for(self) -> CommitWait:
@@ -222,11 +224,11 @@ def unknown_after_an_error(transactions: Sequence[Transaction]) -> Iterator[None
         raise
 
 
-def end_unless_commit(transactions: Sequence[Transaction], answer: Answer) -> None:
+def end_unless_commit(transactions: Sequence[Transaction], reported: ReportedState) -> None:
     """End transactions whose local transaction did not commit; `ending_all` commits the others."""
-    if answer.state is not TransactionStatus.COMMIT_MESSAGE:
+    if reported.state is not TransactionStatus.COMMIT_MESSAGE:
         for transaction in transactions:
-            transaction.end(answer)
+            transaction.end(reported)
 
 
 def open_ones(transactions: Iterable[Transaction]) -> list[Transaction]:
@@ -234,6 +236,6 @@ def open_ones(transactions: Iterable[Transaction]) -> list[Transaction]:
     return [transaction for transaction in transactions if transaction.state is None]
 
 
-def _end_open(transactions: Sequence[Transaction], answer: Answer) -> None:
+def _end_open(transactions: Sequence[Transaction], reported: ReportedState) -> None:
     for transaction in transactions:
-        transaction.end_if_open(answer)
+        transaction.end_if_open(reported)

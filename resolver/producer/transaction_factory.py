@@ -1,7 +1,7 @@
 """Makes the halves of a producer's messages, and a `Transaction` for each half that is stored.
 
-`TransactionProducer` and `AsyncTransactionProducer` wait, each in its way. `Message.to_half` and
-`Message.of_half` only copy fields between a message and its half.
+Nothing here waits for Kafka's answers: the producers do, by a thread or a task. `Message.to_half`
+and `Message.of_half` only copy fields between a message and its half.
 
 Next station: `half_sender.py` stores the halves that are made here.
 """
@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ..protocol import Names, TransactionStatus
-from .answer import Answer
 from .client_options import BATCH_BYTES
 from .connection import Connection
 from .fast import FastLane, FastLimits
@@ -28,11 +27,12 @@ from .policy_follower import PolicyFollower
 from .producer_settings import ProducerSettings
 from .queue_choice import QueueChoice
 from .real_topics import RealTopics
+from .reported_state import ReportedState
 from .topic_limits import TopicLimits
 from .transaction import Transaction
 
 _log = logging.getLogger(__name__)
-_NOT_RUN = Answer(TransactionStatus.ROLLBACK_MESSAGE, "its sender gave up")
+_NOT_RUN = ReportedState(TransactionStatus.ROLLBACK_MESSAGE, "its sender gave up")
 T = TypeVar("T", bound=Transaction)
 
 

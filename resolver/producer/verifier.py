@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ..errors import CommitNotConfirmed, ListenerError, SettingsError
 from ..protocol import TransactionStatus
 from .agent.pool import DaemonPool
-from .answer import Answer, call_listener, unknown
 from .message import Message
+from .reported_state import ReportedState, call_listener, unknown
 
 _log = logging.getLogger(__name__)
 #: Environment variable that lets all producers verify that are not told otherwise.
@@ -34,7 +34,7 @@ _DATABASE_FIRST = (
 class Confirmation(NamedTuple):
     """A listener's answer about a commit, and the exception behind an answer that is missing."""
 
-    answer: Answer
+    answer: ReportedState
     error: BaseException | None = None
 
 

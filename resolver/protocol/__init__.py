@@ -13,7 +13,7 @@ from .fence import (
     is_fence,
     is_half_fence,
 )
-from .half import Half, HalfAt, HalfId, commit_record, decode_half
+from .half import Half, HalfId, StoredHalf, commit_record, decode_half
 from .names import Names, legal_group, legal_topic
 from .op import Element, Op, decode_op
 from .parked import LANE_END, Release, decode_parked, parked_record, release_record
@@ -38,7 +38,6 @@ __all__ = [
     "DiscardReason",
     "Element",
     "Half",
-    "HalfAt",
     "HalfId",
     "Headers",
     "Names",
@@ -50,6 +49,7 @@ __all__ = [
     "Release",
     "Resolution",
     "Source",
+    "StoredHalf",
     "StoredRecord",
     "TransactionStatus",
     "check_record",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import MalformedHalf
 from . import names as n
-from .half import Half, HalfAt, HalfId, decode_half
+from .half import Half, HalfId, StoredHalf, decode_half
 from .record import Headers, Record, short
 
 _HALF_OFFSET = re.compile(rb"([0-9]{1,10}):([0-9]{1,19})")
@@ -28,7 +28,7 @@ class Check:
     truncated: bool = False
 
 
-def check_record(stored_half: HalfAt, checks: int, names: n.Names) -> Record:
+def check_record(stored_half: StoredHalf, checks: int, names: n.Names) -> Record:
     """Return the check that asks the group about a transaction.
 
     The half's key is the first header: there a user's header of that name can't be taken for it.
@@ -45,7 +45,7 @@ def check_record(stored_half: HalfAt, checks: int, names: n.Names) -> Record:
     )
 
 
-def check_headers(stored_half: HalfAt, checks: int) -> Headers:
+def check_headers(stored_half: StoredHalf, checks: int) -> Headers:
     """Return the headers that say how often a half was checked, and which half it is."""
     return [
         (n.TRANSACTION_CHECK_TIMES, str(checks).encode()),

@@ -6,7 +6,7 @@ from enum import Enum
 
 from . import names as n
 from .check import check_headers
-from .half import HalfAt
+from .half import StoredHalf
 from .record import Headers, Record
 
 
@@ -19,7 +19,7 @@ class DiscardReason(str, Enum):
 
 
 def discarded_record(
-    stored_half: HalfAt, checks: int, reason: DiscardReason, error: str | None, names: n.Names
+    stored_half: StoredHalf, checks: int, reason: DiscardReason, error: str | None, names: n.Names
 ) -> Record:
     """Return the record for `tx.discarded` of a message that was given up or can't be delivered."""
     headers: Headers = [

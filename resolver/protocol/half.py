@@ -63,7 +63,7 @@ class Half(NamedTuple):
         return Record(half_topic, self.key, self.body, headers + self.headers, queue)
 
 
-class HalfAt(NamedTuple):
+class StoredHalf(NamedTuple):
     """A stored half: where and when Kafka stored it, and all its headers as they were sent."""
 
     queue: int
@@ -77,7 +77,7 @@ class HalfAt(NamedTuple):
         return f"{self.queue}:{self.offset}"
 
 
-def commit_record(stored_half: HalfAt) -> Record:
+def commit_record(stored_half: StoredHalf) -> Record:
     """Return the commit: the message as the application sent it, bit for bit, and its origin."""
     half = stored_half.half
     headers: Headers = [

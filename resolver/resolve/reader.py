@@ -1,7 +1,7 @@
 """Reads a queue's halves and ops, in the worker that decides the queue.
 
 `processor.py` calls it, and passes the records to the next station, `step/step.py`. Planning
-reads a sample of a large batch by it too (`batch_limits.py`).
+uses it too, to sample a large batch (`batch_limits.py`).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from .batch_limits import BatchLimits, RangeRow
 logger = logging.getLogger(__name__)
 
 #: A row for each queue with new records: start and end offsets of its halves, then of its ops.
-#: `processor.py` makes a `step.Plan` of the last three offsets. It reads the ops of the plan, or
-#: first those that an earlier batch has left.
+#: `processor.py` makes a `step.Plan` of the last three offsets. It reads the planned ops. If an
+#: earlier batch has left ops, it begins with those.
 RANGES = "queue int, halves_start long, halves_end long, ops_start long, ops_end long"
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]

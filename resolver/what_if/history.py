@@ -65,7 +65,7 @@ _LAST = """
 """
 
 
-class StoredHalf(NamedTuple):
+class LedgerHalf(NamedTuple):
     """A half, without its body, and when it was stored."""
 
     offset: int
@@ -73,7 +73,7 @@ class StoredHalf(NamedTuple):
     half: Half
 
 
-class StoredOp(NamedTuple):
+class LedgerOp(NamedTuple):
     """An op that answers no known check, about halves of the history alone; or an announcement."""
 
     offset: int
@@ -118,8 +118,8 @@ class QueueHistory:
     `sent` are the checks that were sent, and `answers` are theirs.
     """
 
-    halves: list[StoredHalf] = field(default_factory=list)
-    ops: list[StoredOp] = field(default_factory=list)
+    halves: list[LedgerHalf] = field(default_factory=list)
+    ops: list[LedgerOp] = field(default_factory=list)
     revoked: list[Revoked] = field(default_factory=list)
     sent: set[CheckId] = field(default_factory=set)
     answers: dict[CheckId, list[Answer]] = field(default_factory=lambda: defaultdict(list))
@@ -148,7 +148,7 @@ def read_history(ledger: Ledger, chosen: Filter) -> History:
             row["transaction_id"], row["group"], row["topic"], row["stored_ms"], None, None, [],
             row["real_qid"], row["immunity_seconds"], row["fast_id"],
         )  # fmt: skip
-        queues[row["queue"]].halves.append(StoredHalf(row["offset"], row["stored_ms"], half))
+        queues[row["queue"]].halves.append(LedgerHalf(row["offset"], row["stored_ms"], half))
     offsets = {
         queue: {stored.offset for stored in history.halves} for queue, history in queues.items()
     }
@@ -209,7 +209,7 @@ def _take(
         else:
             elements.append(element)
     if elements or not row["offsets"]:  # without any it announces an agent
-        queue.ops.append(StoredOp(row["offset"], row["stored_ms"], op.about(*elements)))
+        queue.ops.append(LedgerOp(row["offset"], row["stored_ms"], op.about(*elements)))
 
 
 def _range(chosen: Filter) -> str:

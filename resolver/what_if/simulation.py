@@ -23,7 +23,7 @@ from ..protocol import (
     revoked_record,
 )
 from ..resolve.step import Plan, QueueDecisions, StepSettings, ops_to_read, step
-from .history import Answer, CheckId, QueueHistory, Revoked, StoredOp
+from .history import Answer, CheckId, LedgerOp, QueueHistory, Revoked
 
 #: Most records of one batch, beside those of the same moment.
 _MOST_RECORDS = 5_000
@@ -101,7 +101,7 @@ class Simulation:
             record = half.to_record(self._names.half)
             self._plan_event(latest, _HALF, _stored(offset, stored_ms, record), offset)
         latest = 0
-        records: list[StoredOp | Revoked] = [*history.ops, *history.revoked]
+        records: list[LedgerOp | Revoked] = [*history.ops, *history.revoked]
         for op_record in sorted(records, key=lambda op_record: op_record.offset):
             latest = max(latest, op_record.stored_ms)
             if isinstance(op_record, Revoked):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from resolver.ledger.landing import land_query
-from resolver.protocol import Element, HalfAt, Op, Record, TransactionStatus, commit_record
+from resolver.protocol import Element, Op, Record, StoredHalf, TransactionStatus, commit_record
 from resolver.protocol.names import RESUMES
 from resolver.resolve.job import Resolve
 from resolver.settings import Settings
@@ -175,7 +175,7 @@ def _fast(story: Story) -> None:
         story.send(name, fast_id=fast_id)
     sent = story.by_name["fast"]
     headers = sent.half.to_record(names.half).headers
-    at = HalfAt(sent.queue, sent.offset, sent.stored_at_ms, sent.half, headers)
+    at = StoredHalf(sent.queue, sent.offset, sent.stored_at_ms, sent.half, headers)
     world.produce([commit_record(at)])
     story.op(sent, delivered=True)
     story.op(story.by_name["fast_waited"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from resolver.protocol import FAST_DELIVERY, HalfAt
+from resolver.protocol import FAST_DELIVERY, StoredHalf
 from tests.kafka.fast_producer import FastProducer
 from tests.support.patience import FACTOR, PATIENCE_SECONDS
 from tests.support.world import Sent, World, header
@@ -22,7 +22,7 @@ def producer_of(world: World) -> FastProducer:
     return FastProducer(world.options, world.names, world.group)
 
 
-def sent(at: HalfAt) -> Sent:
+def sent(at: StoredHalf) -> Sent:
     return Sent(at.half, at.queue, at.offset, at.stored_at_ms)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from resolver.errors import ProtocolError
 from resolver.protocol import (
-    HalfAt,
     Headers,
     Names,
+    StoredHalf,
     StoredRecord,
     decode_check,
     decode_half,
@@ -212,7 +212,7 @@ class Queue:
         assert sent.checks == self._asked[half_id], half_id
         self._see_same(sent.stored_half)
 
-    def _see_same(self, stored_half: HalfAt) -> None:
+    def _see_same(self, stored_half: StoredHalf) -> None:
         """See that it is the half that was sent, bit for bit."""
         half, delivered = self._halves[stored_half.half_offset], stored_half.half
         assert (delivered.key, delivered.body, delivered.headers) == (

@@ -16,11 +16,11 @@ from confluent_kafka import Producer
 from resolver.protocol import (
     Element,
     Half,
-    HalfAt,
     HalfId,
     Names,
     Op,
     Record,
+    StoredHalf,
     TransactionStatus,
     commit_record,
 )
@@ -49,7 +49,7 @@ class FastProducer:
         self.client = Producer({**options, **ours})
         self.client.init_transactions(PATIENCE_SECONDS)
 
-    def half(self, topic: str, queue: int = 0, **fields: Any) -> HalfAt:
+    def half(self, topic: str, queue: int = 0, **fields: Any) -> StoredHalf:
         """Store a half; it is immune unless `immunity_seconds` says otherwise."""
         immune = {"immunity_seconds": 3_600, **fields}
         transaction_id, now_ms = uuid.uuid4().hex, time.time_ns() // 1_000_000
@@ -71,9 +71,9 @@ class FastProducer:
         (message,) = stored
         assert message.error() is None
         at_ms = message.timestamp()[1]
-        return HalfAt(queue, message.offset(), at_ms, half, record.headers)
+        return StoredHalf(queue, message.offset(), at_ms, half, record.headers)
 
-    def begin(self, *halves: HalfAt, delivered: bool = True) -> None:
+    def begin(self, *halves: StoredHalf, delivered: bool = True) -> None:
         """Open a transaction with the halves' messages and their ops; all are stored then."""
         self.client.begin_transaction()
         for at in halves:
@@ -81,12 +81,12 @@ class FastProducer:
             produce(self.client, self.op(at, delivered=delivered))
         assert self.client.flush(PATIENCE_SECONDS) == 0
 
-    def commit(self, *halves: HalfAt) -> None:
+    def commit(self, *halves: StoredHalf) -> None:
         """Deliver the halves' messages."""
         self.begin(*halves)
         self.client.commit_transaction(PATIENCE_SECONDS)
 
-    def op(self, at: HalfAt, **fields: Any) -> Record:
+    def op(self, at: StoredHalf, **fields: Any) -> Record:
         """Return an op that commits a half."""
         element = Element(0, at.offset, at.half.transaction_id)
         op = Op(TransactionStatus.COMMIT_MESSAGE, at.half.group, (element,), **fields)

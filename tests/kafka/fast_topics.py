@@ -13,7 +13,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from resolver import Message, TransactionProducer
 from resolver.producer.producer_base import ProducerBase
-from resolver.protocol import Half, HalfAt, Op, decode_half
+from resolver.protocol import Half, Op, StoredHalf, decode_half
 from tests.support.patience import PATIENCE_SECONDS, SEND_TIMEOUT_MS, wait_until
 from tests.support.reading import committed_records, held_up, visible_records
 from tests.support.world import headers_of, warm_transactions
@@ -72,14 +72,14 @@ class FastTopics(ProtocolTopics):
         """Return how many records of a topic are behind the first open transaction."""
         return held_up(self.options, topic)
 
-    def halves(self) -> list[HalfAt]:
+    def halves(self) -> list[StoredHalf]:
         """Read all halves, as the resolver does."""
         found = []
         for message in self.read(self.names.half):
             headers = headers_of(message) or []
             half = decode_half(message.key(), message.value(), headers, self.names.prefix)
             queue, offset, stored_at_ms = _place(message)
-            found.append(HalfAt(queue, offset, stored_at_ms, half, headers))
+            found.append(StoredHalf(queue, offset, stored_at_ms, half, headers))
         return found
 
     def delivered(self) -> list[tuple[int, Op]]:

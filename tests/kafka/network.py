@@ -14,9 +14,9 @@ from confluent_kafka import Producer
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import ensure_topics
-from resolver.protocol import Half, HalfAt, Names, QuarantineReason, Refused, check_record
+from resolver.protocol import Half, Names, QuarantineReason, Refused, StoredHalf, check_record
 from resolver.resolve.delivery import Delivery
-from resolver.resolve.delivery.packed import Decision, Output, as_output
+from resolver.resolve.delivery.packed import DecisionRecords, Output, as_output
 from resolver.settings import Settings
 from tests.support.patience import wait_until
 from tests.support.reading import end_offsets
@@ -27,7 +27,7 @@ from .real_topic import commit, make_real, values
 Judge = Callable[[int, bytes], Fate]
 
 
-def packed(decisions: list[Decision]) -> list[bytes]:
+def packed(decisions: list[DecisionRecords]) -> list[bytes]:
     """Pack decisions as the workers do."""
     return [msgpack.packb(decisions)]
 
@@ -53,7 +53,7 @@ class Network:
         settings = replace(self.settings, bootstrap_servers=self.proxy.address)
         return Delivery(settings, "checkpoint")
 
-    def decided(self, number: int) -> list[Decision]:
+    def decided(self, number: int) -> list[DecisionRecords]:
         """Return what a batch decided: ten commits."""
         offsets = range(10 * number, 10 * number + 10)
         return [commit(self.real, at, self._stored_at_ms, self.names) for at in offsets]
@@ -64,7 +64,7 @@ class Network:
     def checks(self) -> list[Output]:
         """Return the first two checks of a half."""
         half = Half("id", "orders", self.real, 7, None, b"x", [])
-        at = HalfAt(0, 100, 7, half, half.to_record(self.names.half).headers)
+        at = StoredHalf(0, 100, 7, half, half.to_record(self.names.half).headers)
         return [as_output(check_record(at, number, self.names)) for number in (1, 2)]
 
     def refusals(self) -> list[Output]:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import ensure_topics
-from resolver.protocol import Half, HalfAt, Names, Op, Record, check_record, decode_op
+from resolver.protocol import Half, Names, Op, Record, StoredHalf, check_record, decode_op
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
@@ -62,7 +62,7 @@ class ProtocolTopics:
         self, group: str, offset: int, times: int = 1, queue: int = 0, partition: int = -1
     ) -> Record:
         half = Half(f"id-{queue}-{offset}", group, "orders.placed", 7, b"k", b"body", [("a", b"1")])
-        at = HalfAt(queue, offset, 7, half, half.to_record(self.names.half).headers)
+        at = StoredHalf(queue, offset, 7, half, half.to_record(self.names.half).headers)
         return check_record(at, times, self.names)._replace(partition=partition)
 
     def write(self, *records: Record) -> None:

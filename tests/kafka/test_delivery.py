@@ -40,7 +40,7 @@ from resolver.kafka.clients import admin_client, client_config
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
-from resolver.resolve.delivery.packed import Decision, Output
+from resolver.resolve.delivery.packed import DecisionRecords, Output
 from resolver.resolve.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
 from resolver.spark.points import Point
@@ -462,4 +462,4 @@ def _message(topic: str, value: bytes) -> Output:
 def _parts(*messages: Output) -> list[bytes]:
     """Pack messages as the workers do."""
     half_headers = msgpack.packb([])
-    return [msgpack.packb([Decision(message, None, half_headers) for message in messages])]
+    return [msgpack.packb([DecisionRecords(message, None, half_headers) for message in messages])]

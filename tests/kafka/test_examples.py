@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from resolver.broker import Broker
-from resolver.protocol import Half, HalfAt, TransactionStatus, check_record, decode_half
+from resolver.protocol import Half, StoredHalf, TransactionStatus, check_record, decode_half
 from tests.support.databases import Server
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.time_limit import takes
@@ -133,13 +133,13 @@ def with_tables(url: str) -> str:
     return url.replace("postgresql+psycopg:", "postgresql:").replace("test@/", "test@localhost/")
 
 
-def stored(topics: ProtocolTopics, body: bytes) -> tuple[Half, HalfAt]:
+def stored(topics: ProtocolTopics, body: bytes) -> tuple[Half, StoredHalf]:
     """Return the half with a body, and its place."""
     for record in topics.read(topics.names.half):
         headers = headers_of(record)
         half = decode_half(record.key(), record.value(), headers, topics.names.prefix)
         if half.body == body:
-            at = HalfAt(*position_of(record), 1, half, headers)
+            at = StoredHalf(*position_of(record), 1, half, headers)
             return half, at
     raise AssertionError(f"no half has the body {body!r}")
 

@@ -43,9 +43,9 @@ from resolver.broker import Broker
 from resolver.kafka.topics import ensure_topics
 from resolver.producer.fast.client import _STALL_SECONDS
 from resolver.producer.producer_base import ProducerBase
-from resolver.protocol import HalfAt, Names, commit_record
+from resolver.protocol import Names, StoredHalf, commit_record
 from resolver.resolve.delivery import Delivery
-from resolver.resolve.delivery.packed import Decision, as_output
+from resolver.resolve.delivery.packed import DecisionRecords, as_output
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.secured import SecuredBroker
 from tests.support.world import headers_of
@@ -103,10 +103,11 @@ def fast_ids(topics: FastTopics) -> list[str | None]:
     return [at.half.fast_id for at in topics.halves()]
 
 
-def deliver(topics: FastTopics, halves: list[HalfAt]) -> None:
+def deliver(topics: FastTopics, halves: list[StoredHalf]) -> None:
     """Deliver halves as the resolver does."""
     decisions = [
-        Decision(as_output(commit_record(at)), None, msgpack.packb(at.all_headers)) for at in halves
+        DecisionRecords(as_output(commit_record(at)), None, msgpack.packb(at.all_headers))
+        for at in halves
     ]
     with closing(Delivery(topics.settings, uuid.uuid4().hex)) as delivery:
         delivery.start(is_new=True)

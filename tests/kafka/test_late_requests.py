@@ -117,7 +117,7 @@ def test_a_late_commit_is_refused(
 ) -> None:
     """It comes while half of the next batch is stored; of silence the client's time-out tells."""
     # So that the wait for this half parks no topic.
-    monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 60.0)
+    monkeypatch.setattr("resolver.resolve.delivery.batch_producer._NEXT_SHARE", 60.0)
     if how is Fate.HOLD_SILENTLY:
         network.settings = replace(network.settings, kafka={"socket.timeout.ms": "1000"})
     late = Late(network, END_TXN, between_two_produces(network), how)
@@ -222,7 +222,7 @@ def test_delivery_waits_long_for_a_slow_kafka_but_not_after_a_failure(
     monkeypatch.setattr("resolver.resolve.delivery.attempts._ANSWER_SECONDS", 1.0)
     monkeypatch.setattr("resolver.resolve.delivery.attempts._PAUSE_SECONDS", 0.1)
     # So that a busy machine parks no topic.
-    monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 60.0)
+    monkeypatch.setattr("resolver.resolve.delivery.batch_producer._NEXT_SHARE", 60.0)
     failures: list[int] = []
 
     def deliver(*batches: int) -> None:

@@ -30,18 +30,18 @@ from resolver.kafka.topics import ensure_topics
 from resolver.protocol import (
     LANE_END,
     Half,
-    HalfAt,
     Names,
     Outcome,
     Resolution,
     Source,
+    StoredHalf,
     commit_record,
     decode_resolution,
     release_record,
 )
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.marker_group import MarkerGroup
-from resolver.resolve.delivery.packed import Decision, as_output
+from resolver.resolve.delivery.packed import DecisionRecords, as_output
 from resolver.settings import Settings
 from resolver.spark.points import Point
 from tests.support.patience import PATIENCE_SECONDS, wait_until
@@ -99,10 +99,10 @@ class Site:
         places = enumerate(topics, begin)
         return [msgpack.packb([self.commit(offset, topic, "q") for offset, topic in places])]
 
-    def commit(self, offset: int, topic: str, query: str) -> Decision:
+    def commit(self, offset: int, topic: str, query: str) -> DecisionRecords:
         """Return a commit as the checkpoint with this query decides it."""
         half = Half(str(offset), "orders", topic, 0, b"key", str(offset).encode(), [("a", None)])
-        at = HalfAt(
+        at = StoredHalf(
             0, offset, time.time_ns() // 1_000_000, half, half.to_record(self.names.half, 0).headers
         )
         said = Resolution(
@@ -112,7 +112,7 @@ class Site:
             query_id=query,
         )  # fmt: skip
         outcome = as_output(said.to_record(self.names.resolution))
-        return Decision(as_output(commit_record(at)), outcome, msgpack.packb(at.all_headers))
+        return DecisionRecords(as_output(commit_record(at)), outcome, msgpack.packb(at.all_headers))
 
     def store_halves(self) -> None:
         """Let the half topic have a record at each offset that was used."""
@@ -197,7 +197,7 @@ def test_a_topic_without_a_leader_lets_all_others_pass(
     """The lane is read in several chunks, some of which have releases alone."""
     monkeypatch.setattr("resolver.resolve.delivery.lane._CHUNK_RECORDS", 2)
     # So that a busy machine parks no topic that has a leader.
-    monkeypatch.setattr("resolver.resolve.delivery.transactional_producer._NEXT_SHARE", 2.0)
+    monkeypatch.setattr("resolver.resolve.delivery.batch_producer._NEXT_SHARE", 2.0)
     delivery = deliveries()
     delivery.deliver(0, site.batch(site.sick, site.well))
     released(delivery)  # a slow start of the node parks too

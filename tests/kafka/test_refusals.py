@@ -28,7 +28,7 @@ from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
 from resolver.kafka.targets import batch_bytes
 from resolver.producer.topic_limits import admin_of
-from resolver.protocol import Half, HalfAt, Record, commit_record
+from resolver.protocol import Half, Record, StoredHalf, commit_record
 from resolver.protocol.names import MAX_OFFSET
 from resolver.settings import Group
 from resolver.sql import SqlTransactionListener, TransactionLog
@@ -184,7 +184,7 @@ def test_a_message_of_just_the_size_that_its_topic_takes_passes(topics: Protocol
 def commit_bytes(real: str, body_bytes: int) -> int:
     """Return the bytes of a commit with an id as producers choose it."""
     half = Half(str(uuid.uuid4()), "orders", real, 1, b"k", bytes(body_bytes), [("a", b"1")])
-    commit = commit_record(HalfAt(0, MAX_OFFSET, 0, half, []))
+    commit = commit_record(StoredHalf(0, MAX_OFFSET, 0, half, []))
     return batch_bytes(commit.key, commit.value, commit.headers)
 
 

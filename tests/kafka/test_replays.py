@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ig
 
 from resolver.broker import Broker
 from resolver.kafka.clients import client_config
-from resolver.resolve.delivery.packed import Decision
+from resolver.resolve.delivery.packed import DecisionRecords
 from tests.support.patience import PATIENCE_SECONDS
 
 from .network import Network, packed
@@ -52,10 +52,12 @@ def test_of_a_replay_exactly_what_is_missing_is_written(network: Network) -> Non
     there += [checks[0], refusals[0]]
     with closing(network.delivery()) as first:
         first.start(is_new=True)
-        first.deliver(0, packed([Decision(message) for message in there if message is not None]))
+        first.deliver(
+            0, packed([DecisionRecords(message) for message in there if message is not None])
+        )
     with closing(network.delivery()) as again:
         again.start(is_new=False, last_planned=lambda: 1)
-        rest = [Decision(message) for message in (*checks, *refusals)]
+        rest = [DecisionRecords(message) for message in (*checks, *refusals)]
         again.deliver(1, packed([*decided, *rest]))
     assert len(values(network.settings, names.check("orders"))) == len(checks)
     assert len(values(network.settings, names.quarantine)) == len(refusals)

@@ -26,12 +26,12 @@ from resolver.kafka.topics import ensure_topics
 from resolver.ledger.catalogue import topics_pattern
 from resolver.operations import Job, Operation
 from resolver.producer.topic_limits import read_limits
-from resolver.protocol import Act, Half, HalfAt, Names, check_record
+from resolver.protocol import Act, Half, Names, StoredHalf, check_record
 from resolver.resolve.delivery import Delivery
+from resolver.resolve.delivery.known_targets import KnownTargets
 from resolver.resolve.delivery.lane import Lane
-from resolver.resolve.delivery.packed import Decision, Output, unpack
-from resolver.resolve.delivery.targets import Targets
-from resolver.resolve.delivery.visible import VisibleReader
+from resolver.resolve.delivery.packed import DecisionRecords, Output, unpack
+from resolver.resolve.delivery.visible_records import VisibleRecordsReader
 from resolver.resolve.fences import FenceTimer
 from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.rebuild import refuse_gaps
@@ -181,7 +181,7 @@ class Listener:
 def check(site: Site, group: str, real: str) -> None:
     """Write a check, as the resolver would."""
     half = Half("id", group, real, 7, None, b"x", [])
-    at = HalfAt(0, 0, 7, half, half.to_record(site.names.half).headers)
+    at = StoredHalf(0, 0, 7, half, half.to_record(site.names.half).headers)
     record = check_record(at, 1, site.names)
     producer = Producer(site.broker.options("admin"))
     producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
@@ -199,7 +199,7 @@ def resolver_works(site: Site, seconds: float) -> None:
     outputs = [names.resolution, names.discarded, names.quarantine, names.check("orders")]
     outputs += [names.parked]
     outputs += [f"{site.real}.placed", f"{site.real}-pay"]
-    found = Targets(settings).look_up(set(outputs))
+    found = KnownTargets(settings).look_up(set(outputs))
     assert found.keys() == set(outputs)
     assert all(target.max_bytes for target in found.values())
     before = ends(site, [*outputs, names.policy])
@@ -212,7 +212,7 @@ def resolver_works(site: Site, seconds: float) -> None:
     after = ends(site, [*outputs, names.policy])
     assert all(after[topic] > before[topic] for topic in after)
     decisions = [decision for part in written for decision in unpack(part)]
-    visible = VisibleReader(settings, Targets(settings)).of(0, decisions, 10)
+    visible = VisibleRecordsReader(settings, KnownTargets(settings)).of(0, decisions, 10)
     assert {own[0] for own in visible.identities} == {*outputs}
 
 
@@ -250,13 +250,13 @@ def batch(names: Names, topics: list[str]) -> list[bytes]:
         if topic == names.parked:  # of the half that is there: the next rebuild drops it
             decisions += parked(commit("parked", 0, now_ms, names), names)
         elif topic.startswith(names.prefix):
-            decisions.append(Decision(Output(topic, None, b"x", headers, -1, now_ms)))
+            decisions.append(DecisionRecords(Output(topic, None, b"x", headers, -1, now_ms)))
         else:
             decisions.append(commit(topic, own.int >> 66, now_ms, names))
     return [msgpack.packb(decisions)]
 
 
-def parked(decision: Decision, names: Names) -> list[Decision]:
+def parked(decision: DecisionRecords, names: Names) -> list[DecisionRecords]:
     """Return a commit as it is written while its topic is parked."""
     # No broker answers there: a lane that is new needs to know no end.
     lane = Lane(Settings(bootstrap_servers="127.0.0.1:1", topic_prefix=names.prefix))

@@ -20,7 +20,7 @@ from resolver.kafka.clients import admin_client
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
-from resolver.resolve.delivery.packed import Decision
+from resolver.resolve.delivery.packed import DecisionRecords
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -80,7 +80,7 @@ def settings(kafka: Broker, prefix: str) -> Settings:
 
 
 @contextmanager
-def delivering(settings: Settings, decisions: list[Decision]) -> Iterator[None]:
+def delivering(settings: Settings, decisions: list[DecisionRecords]) -> Iterator[None]:
     """Deliver a batch, and close; all spans are sent then."""
     delivery = Delivery(settings, "checkpoint")
     try:

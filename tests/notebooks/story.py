@@ -11,7 +11,6 @@ from resolver.protocol import (
     DiscardReason,
     Element,
     Half,
-    HalfAt,
     Names,
     Op,
     Outcome,
@@ -20,6 +19,7 @@ from resolver.protocol import (
     Refused,
     Resolution,
     Source,
+    StoredHalf,
     TransactionStatus,
     check_record,
     discarded_record,
@@ -42,7 +42,7 @@ class Story:
     records: list[Record] = field(default_factory=list)
     next_offset: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     outcomes: defaultdict[Outcome, int] = field(default_factory=lambda: defaultdict(int))
-    conflicts: list[tuple[HalfAt, Record]] = field(default_factory=list)
+    conflicts: list[tuple[StoredHalf, Record]] = field(default_factory=list)
 
     def tell(self, transactions: int, milliseconds: int) -> list[Record]:
         """Return all records in the order of their times."""
@@ -61,27 +61,27 @@ class Story:
     def _by_time(self) -> list[Record]:
         return sorted(self.records, key=lambda record: record.timestamp_ms)
 
-    def _half(self, number: int, stored_at: int) -> HalfAt:
+    def _half(self, number: int, stored_at: int) -> StoredHalf:
         queue = number % QUEUES
         offset = self.next_offset[queue]
         self.next_offset[queue] += 1
         half = Half(f"order-{number:05}", "orders", "orders-out", stored_at - 3, b"k", b"b", [])
         record = half.to_record(self.names.half, queue)
         self._at(stored_at, record)
-        return HalfAt(queue, offset, stored_at, half, record.headers)
+        return StoredHalf(queue, offset, stored_at, half, record.headers)
 
-    def _commit(self, at: HalfAt) -> None:
+    def _commit(self, at: StoredHalf) -> None:
         ended_at = self._op(at, at.stored_at_ms + self.random.randint(5, 400), Outcome.COMMIT)
         self._outcome(at, Outcome.COMMIT, Source.END, ended_at)
         if self.random.random() < 0.02:
             self._op(at, ended_at + 900, Outcome.ROLLBACK)
             self.conflicts.append((at, self.records[-1]))
 
-    def _rollback(self, at: HalfAt) -> None:
+    def _rollback(self, at: StoredHalf) -> None:
         ended_at = self._op(at, at.stored_at_ms + self.random.randint(5, 400), Outcome.ROLLBACK)
         self._outcome(at, Outcome.ROLLBACK, Source.END, ended_at)
 
-    def _checked(self, at: HalfAt) -> None:
+    def _checked(self, at: StoredHalf) -> None:
         when, checks = at.stored_at_ms, self.random.randint(1, 4)
         for times in range(1, checks + 1):
             when += 3000 + self.random.randint(0, 300)
@@ -92,7 +92,7 @@ class Story:
         ended_at = self._op(at, when + self.random.randint(20, 200), outcome, from_check=True)
         self._outcome(at, outcome, Source.CHECK, ended_at, checks)
 
-    def _silent(self, at: HalfAt) -> None:
+    def _silent(self, at: StoredHalf) -> None:
         when = at.stored_at_ms
         for times in range(1, 6):
             when += 3000
@@ -102,7 +102,7 @@ class Story:
         self._at(when + 3100, gone)
         self._outcome(at, Outcome.DISCARD, Source.LIMIT, None, 5, when + 3100)
 
-    def _pending(self, at: HalfAt) -> None:
+    def _pending(self, at: StoredHalf) -> None:
         self._at(at.stored_at_ms + 3000, check_record(at, 1, self.names))
 
     def _malformed(self, stored_at: int) -> None:
@@ -122,7 +122,7 @@ class Story:
         self._at(stored_at + 500, refused.to_record(self.names, 4096))
 
     def _op(
-        self, at: HalfAt, stored_at: int, outcome: Outcome | None, from_check: bool = False
+        self, at: StoredHalf, stored_at: int, outcome: Outcome | None, from_check: bool = False
     ) -> int:
         state = TransactionStatus.UNKNOWN if outcome is None else _STATES[outcome]
         element = Element(0, at.offset, at.half.transaction_id)
@@ -130,7 +130,7 @@ class Story:
         self._at(stored_at, op.to_record(self.names.op, at.queue))
         return stored_at
 
-    def _refused(self, at: HalfAt, op: Record, reason: QuarantineReason) -> None:
+    def _refused(self, at: StoredHalf, op: Record, reason: QuarantineReason) -> None:
         place = (op.topic, op.partition)
         ops = [each for each in self._by_time() if (each.topic, each.partition) == place]
         source = f"{op.topic}:{op.partition}:{ops.index(op)}"
@@ -139,7 +139,7 @@ class Story:
 
     def _outcome(
         self,
-        at: HalfAt,
+        at: StoredHalf,
         outcome: Outcome,
         source: Source,
         ended_at: int | None,

@@ -6,7 +6,6 @@ from resolver.protocol import (
     DiscardReason,
     Element,
     Half,
-    HalfAt,
     Headers,
     Names,
     Op,
@@ -16,6 +15,7 @@ from resolver.protocol import (
     Refused,
     Resolution,
     Source,
+    StoredHalf,
     TransactionStatus,
     check_record,
     discarded_record,
@@ -50,8 +50,8 @@ def op(
     return Op(state, "orders", elements, from_check, remark, actor)
 
 
-def at(message: Half, queue: int = 1, offset: int = 7, stored_at_ms: int = BORN_AT) -> HalfAt:
-    return HalfAt(queue, offset, stored_at_ms, message, message.to_record("half").headers)
+def at(message: Half, queue: int = 1, offset: int = 7, stored_at_ms: int = BORN_AT) -> StoredHalf:
+    return StoredHalf(queue, offset, stored_at_ms, message, message.to_record("half").headers)
 
 
 def resolution(

@@ -15,13 +15,13 @@ from resolver.protocol import (
     FAST_DELIVERY,
     Element,
     Half,
-    HalfAt,
     Op,
     Outcome,
     QuarantineReason,
     Refused,
     Resolution,
     Source,
+    StoredHalf,
     TransactionStatus,
     check_record,
     fence_record,
@@ -58,7 +58,7 @@ class Story(ByHand):
 
     def __init__(self) -> None:
         super().__init__()
-        self.halves: dict[int, HalfAt] = {}
+        self.halves: dict[int, StoredHalf] = {}
         self.ops: dict[str, int] = {}
         self._batch = 0
 
@@ -71,7 +71,7 @@ class Story(ByHand):
         record = half.to_record(NAMES.half, 0)
         offset = self.store(record, seconds)
         stored_ms = START_MS + round(seconds * 1_000)
-        self.halves[offset] = HalfAt(0, offset, stored_ms, half, record.headers)
+        self.halves[offset] = StoredHalf(0, offset, stored_ms, half, record.headers)
         return offset
 
     def op(self, name: str, seconds: float, state: Any, *halves: int, **fields: Any) -> None:

@@ -14,9 +14,9 @@ from resolver.kafka.topic_admin import await_topics
 from resolver.protocol import (
     FAST_DELIVERY,
     Half,
-    HalfAt,
     Record,
     Resolution,
+    StoredHalf,
     commit_record,
     revoked_record,
 )
@@ -56,7 +56,7 @@ class Story:
     def message(self, number: int) -> Record:
         sent = self.halves[number]
         headers = sent.to_record(self.names.half).headers
-        return commit_record(HalfAt(QUEUE, number, self.stored_ms[number], sent, headers))
+        return commit_record(StoredHalf(QUEUE, number, self.stored_ms[number], sent, headers))
 
     def delivered(self, *numbers: int) -> Record:
         ends = op(*[(number, f"id-{number}") for number in numbers])

@@ -8,12 +8,12 @@ import pytest
 
 from resolver.protocol import Names, Outcome, Resolution, Source
 from resolver.resolve.delivery.activity import Activity
-from resolver.resolve.delivery.packed import Decision, Output, as_output
+from resolver.resolve.delivery.packed import DecisionRecords, Output, as_output
 
 NAMES = Names("tx.")
 ENDED_AT_MS = 1_000_000
 MESSAGE = Output("orders.placed", None, b"lamp", (), -1, 0)
-CHECK = Decision(Output(NAMES.check("orders"), None, b"", (), -1, 0))
+CHECK = DecisionRecords(Output(NAMES.check("orders"), None, b"", (), -1, 0))
 
 
 def resolution(outcome: Outcome, ended_at: int | None = ENDED_AT_MS) -> Output:
@@ -25,9 +25,9 @@ def resolution(outcome: Outcome, ended_at: int | None = ENDED_AT_MS) -> Output:
     return as_output(said.to_record(NAMES.resolution))
 
 
-COMMIT = Decision(MESSAGE, resolution(Outcome.COMMIT), b"headers")
-ROLLBACK = Decision(None, resolution(Outcome.ROLLBACK))
-DISCARD = Decision(MESSAGE, resolution(Outcome.DISCARD, None))
+COMMIT = DecisionRecords(MESSAGE, resolution(Outcome.COMMIT), b"headers")
+ROLLBACK = DecisionRecords(None, resolution(Outcome.ROLLBACK))
+DISCARD = DecisionRecords(MESSAGE, resolution(Outcome.DISCARD, None))
 
 
 class Clock:

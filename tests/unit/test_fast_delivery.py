@@ -9,16 +9,16 @@ import pytest
 from resolver.protocol import (
     FAST_DELIVERY,
     Half,
-    HalfAt,
     Names,
     Outcome,
     Source,
+    StoredHalf,
     decode_resolution,
 )
 from resolver.resolve.delivery.activity import Activity
 from resolver.resolve.delivery.lane import Lane
-from resolver.resolve.delivery.packed import BatchName, Decision, pack, unpack
-from resolver.resolve.delivery.visible import Visible
+from resolver.resolve.delivery.packed import BatchName, DecisionRecords, pack, unpack
+from resolver.resolve.delivery.visible_records import VisibleRecords
 from resolver.resolve.step import CheckCounts, Ended, QueueDecisions
 from resolver.settings import Settings
 
@@ -26,7 +26,7 @@ NAMES = Names()
 MAX_BYTES = 1_048_576
 
 
-def _packed(*ended: Ended) -> list[Decision]:
+def _packed(*ended: Ended) -> list[DecisionRecords]:
     decisions = QueueDecisions(list(ended), [], [], 0, CheckCounts(), None, None, None, 0, 0)
     parts = pack(decisions, NAMES, BatchName(7, "query"), MAX_BYTES)
     return [decision for part in parts for decision in unpack(part)]
@@ -34,7 +34,7 @@ def _packed(*ended: Ended) -> list[Decision]:
 
 def _end(outcome: Outcome = Outcome.COMMIT, is_fast: bool = False) -> Ended:
     sent = Half("id", "orders", "orders.placed", 1, b"key", b"body", [])
-    at = HalfAt(2, 17, 1_000, sent, [("a", b"1")])
+    at = StoredHalf(2, 17, 1_000, sent, [("a", b"1")])
     return Ended(at, outcome, Source.END, 9, 1_200, 0, 0, 1_300, is_fast=is_fast)
 
 
@@ -52,7 +52,7 @@ def test_nothing_else_is_taken_for_a_fast_commit() -> None:
     fast = _packed(_end(is_fast=True))
     others = _packed(_end(), _end(Outcome.ROLLBACK))
     named = Half('","delivery":"FAST"}', "orders", "orders.placed", 1, None, b"", [])
-    at = HalfAt(2, 17, 1_000, named, [])
+    at = StoredHalf(2, 17, 1_000, named, [])
     others += _packed(Ended(at, Outcome.ROLLBACK, Source.END, 9, 1_200, 0, 0, 1_300))
     assert [one.is_fast for one in fast + others] == [True, False, False, False]
 
@@ -70,8 +70,11 @@ def test_a_fast_commit_is_not_parked_with_its_topic() -> None:
 
 def test_a_fast_commit_stays_what_it_is_where_some_of_its_batch_is_visible() -> None:
     fast, plain = _packed(_end(is_fast=True), _end())
-    visible = Visible(frozenset({("orders.placed", b"2:17", b"id")}), NAMES)
-    assert visible.keep_visible_ends([fast, plain]) == [fast, Decision(None, plain.resolution)]
+    visible = VisibleRecords(frozenset({("orders.placed", b"2:17", b"id")}), NAMES)
+    assert visible.keep_visible_ends([fast, plain]) == [
+        fast,
+        DecisionRecords(None, plain.resolution),
+    ]
     assert visible.rest([fast]) == [fast]
 
 

@@ -6,21 +6,21 @@ import pytest
 
 from resolver.producer.fast.group import group_records
 from resolver.producer.fast.pauses import Minutes, Pause
-from resolver.protocol import Half, HalfAt, Names, Op, Record, commit_record, decode_op
+from resolver.protocol import Half, Names, Op, Record, StoredHalf, commit_record, decode_op
 from resolver.protocol.names import MAX_OP_ELEMENTS
 
 NAMES = Names("tx.")
 
 
-def half_at(queue: int, offset: int) -> HalfAt:
+def half_at(queue: int, offset: int) -> StoredHalf:
     half = Half(
         f"t-{queue}-{offset}", "orders", "orders.placed", 17, b"key", b"body",
         [("a", b"1"), ("a", None)], 1, 9, NAMES.fast_id("orders", "f"),
     )  # fmt: skip
-    return HalfAt(queue, offset, 1_700_000_000_123, half, half.to_record(NAMES.half).headers)
+    return StoredHalf(queue, offset, 1_700_000_000_123, half, half.to_record(NAMES.half).headers)
 
 
-def written(*halves: HalfAt, op_max_bytes: int = 1_000_000) -> tuple[list[Record], list[Op]]:
+def written(*halves: StoredHalf, op_max_bytes: int = 1_000_000) -> tuple[list[Record], list[Op]]:
     records = group_records(halves, "orders", NAMES, op_max_bytes)
     ops = [record for record in records if record.topic == NAMES.op]
     assert records[len(records) - len(ops) :] == ops

@@ -8,19 +8,19 @@ import pytest
 
 from resolver.protocol import Names
 from resolver.resolve.delivery.notices import Notices
-from resolver.resolve.delivery.packed import Decision, Output
+from resolver.resolve.delivery.packed import DecisionRecords, Output
 
 NAMES = Names("tx.")
-DELIVERED = Decision(Output("orders.placed", None, b"fine", (), -1, 0))
+DELIVERED = DecisionRecords(Output("orders.placed", None, b"fine", (), -1, 0))
 
 
-def discarded(group: str, topic: str, error: str) -> Decision:
+def discarded(group: str, topic: str, error: str) -> DecisionRecords:
     headers = {"PGROUP": group, "REAL_TOPIC": topic, "REASON": "UNDELIVERABLE", "ERROR": error}
-    return Decision(_output(NAMES.discarded, headers))
+    return DecisionRecords(_output(NAMES.discarded, headers))
 
 
-def quarantined(reason: str) -> Decision:
-    return Decision(_output(NAMES.quarantine, {"REASON": reason, "ERROR": "it says why"}))
+def quarantined(reason: str) -> DecisionRecords:
+    return DecisionRecords(_output(NAMES.quarantine, {"REASON": reason, "ERROR": "it says why"}))
 
 
 def _output(topic: str, headers: dict[str, str]) -> Output:

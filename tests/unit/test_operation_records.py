@@ -8,7 +8,16 @@ import pytest
 
 from resolver.operations import Operation
 from resolver.operations.records import records_of
-from resolver.protocol import Act, Half, HalfAt, HalfId, Names, Record, commit_record, decode_half
+from resolver.protocol import (
+    Act,
+    Half,
+    HalfId,
+    Names,
+    Record,
+    StoredHalf,
+    commit_record,
+    decode_half,
+)
 from resolver.protocol.names import FAST, RESUMES
 from resolver.views import Ledger
 from tests.support.tables import START, half, time_at, write_tables
@@ -44,6 +53,6 @@ def test_a_half_that_is_resumed_goes_without_the_fast_id(ledger: Ledger) -> None
 
 def test_what_was_committed_fast_is_replayed_as_its_commit_was(ledger: Ledger) -> None:
     stored_ms = round(START.timestamp() * 1_000)
-    commit = commit_record(HalfAt(0, 0, stored_ms, SENT, SENT.to_record(NAMES.half).headers))
+    commit = commit_record(StoredHalf(0, 0, stored_ms, SENT, SENT.to_record(NAMES.half).headers))
     assert acted(Act.REPLAY, ledger, "orders.placed") == commit
     assert FAST not in dict(commit.headers)

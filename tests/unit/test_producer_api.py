@@ -28,8 +28,8 @@ from resolver import (
     TxResolverError,
 )
 from resolver.producer.agent.listener_path import load_listener
-from resolver.producer.answer import call_listener
 from resolver.producer.async_listener import call_listener_in_loop
+from resolver.producer.reported_state import call_listener
 
 NOWHERE = "127.0.0.1:1"
 

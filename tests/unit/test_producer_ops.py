@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver import Message
-from resolver.producer.answer import Answer
 from resolver.producer.op_pack import Pack, Packer, PackKey
 from resolver.producer.op_publisher import OpPublisher
+from resolver.producer.reported_state import ReportedState
 from resolver.protocol import Half, HalfId, Op, TransactionStatus, decode_op
 from resolver.protocol.names import MAX_OP_ELEMENTS
 from tests.support.patience import PATIENCE_SECONDS
@@ -123,7 +123,7 @@ def test_an_end_that_comes_after_the_last_was_sent_is_told(
     assert sender.finished.wait(PATIENCE_SECONDS)
     half_id = HalfId(0, 17)
     message = Message.of_half(Half(ID, "orders", "orders.placed", 1, None, b"", []), half_id)
-    sender.add(message, half_id, Answer(TransactionStatus.COMMIT_MESSAGE))
+    sender.add(message, half_id, ReportedState(TransactionStatus.COMMIT_MESSAGE))
     sender.may_end.set()
     assert "came after the close; it is not sent" in caplog.text
 

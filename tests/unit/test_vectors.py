@@ -16,7 +16,6 @@ from resolver.protocol import (
     DiscardReason,
     Element,
     Half,
-    HalfAt,
     Headers,
     Names,
     Op,
@@ -26,6 +25,7 @@ from resolver.protocol import (
     Refused,
     Resolution,
     Source,
+    StoredHalf,
     StoredRecord,
     TransactionStatus,
     check_record,
@@ -174,12 +174,12 @@ def test_revocations(vector: Any) -> None:
         assert (encoded.value, encoded.headers) == (value, headers)
 
 
-def the_half() -> HalfAt:
+def the_half() -> StoredHalf:
     at = VECTORS["outputs"]["half"]
     headers = headers_of(at["headers"])
     half = half_of(at["half"])
     assert decode_half(half.key, half.body, headers) == half
-    return HalfAt(at["queue"], at["offset"], at["stored_at_ms"], half, headers)
+    return StoredHalf(at["queue"], at["offset"], at["stored_at_ms"], half, headers)
 
 
 def test_a_commit() -> None:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...errors import ListenerGone
-from ..answer import Answer, call_listener, failure_of, unknown
 from ..message import Message
 from ..op_publisher import OpPublisher
+from ..reported_state import ReportedState, call_listener, failure_of, unknown
 from .check_log import CheckLog
 from .holding import Held, Holding
 from .limits import AgentLimits
@@ -53,7 +53,7 @@ class Asking:
         self._submitted = 0
         self._submitted_at = 0.0
         self._listener_gone: ListenerGone | None = None
-        self._unsent: deque[tuple[float, Held, Answer]] = deque()
+        self._unsent: deque[tuple[float, Held, ReportedState]] = deque()
         #: Whether the listener's last answer was usable. True before the first.
         self.answers = True
 
@@ -138,14 +138,14 @@ class Asking:
             # offset.
             self._end(held, answer)
 
-    def _send(self, held: Held, answer: Answer) -> None:
+    def _send(self, held: Held, answer: ReportedState) -> None:
         self._end(held, answer, lambda error: self._stored(held, answer, error))
 
-    def _end(self, held: Held, answer: Answer, on_stored: Any = None) -> None:
+    def _end(self, held: Held, answer: ReportedState, on_stored: Any = None) -> None:
         self._log.ends(held.check, answer)
         self._ending.end(_message(held), held.half_id, answer, True, on_stored)
 
-    def _stored(self, held: Held, answer: Answer, error: Exception | None) -> None:
+    def _stored(self, held: Held, answer: ReportedState, error: Exception | None) -> None:
         if error is not None:
             self._unsent.append((time.monotonic() + _AGAIN_SECONDS, held, answer))
             return
@@ -157,7 +157,7 @@ class Asking:
             _, held, answer = self._unsent.popleft()
             self._repeat(held, answer)
 
-    def _repeat(self, held: Held, answer: Answer) -> None:
+    def _repeat(self, held: Held, answer: ReportedState) -> None:
         def stored(error: Exception | None) -> None:
             self._stored(held, answer, error)
 

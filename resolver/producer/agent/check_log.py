@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...protocol import Check, TransactionStatus
 from ...protocol.record import short
-from ..answer import Answer
+from ..reported_state import ReportedState
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class CheckLog:
         with self._lock:
             self._answers[state.value] += 1
 
-    def ends(self, check: Check, answer: Answer) -> None:
+    def ends(self, check: Check, answer: ReportedState) -> None:
         """Log an answer that is sent, unless it is a commit."""
         if answer.state is not TransactionStatus.COMMIT_MESSAGE:
             why = f" ({answer.remark})" if answer.remark else ""

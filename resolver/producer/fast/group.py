@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...protocol import HalfAt, Names, Record, TransactionStatus, commit_record
+from ...protocol import Names, Record, StoredHalf, TransactionStatus, commit_record
 from ..op_pack import Packer, PackKey
 
 
 def group_records(
-    halves: Iterable[HalfAt], group: str, names: Names, op_max_bytes: int
+    halves: Iterable[StoredHalf], group: str, names: Names, op_max_bytes: int
 ) -> list[Record]:
     """Return the messages as the resolver would deliver them, then the ops that say so.
 

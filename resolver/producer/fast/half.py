@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from ...protocol import HalfAt, Names
-from ..answer import Answer
+from ...protocol import Names, StoredHalf
 from ..commit_wait import CommitWait
 from ..half_sender import SentHalf
 from ..message import Message
+from ..reported_state import ReportedState
 
 #: Share of a half's immunity in which it may be committed fast. The rest is for the Kafka
 #: transaction: once the half is due, the resolver revokes the fast id, with all that is under way.
@@ -19,7 +19,7 @@ _SHARE = 0.8
 class FastHalfEnder(Protocol):
     """Ends fast halves, as `FastLane` does."""
 
-    def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None: ...
+    def end(self, half: FastHalf, reported: ReportedState, done: CommitWait | None) -> None: ...
 
 
 class FastHalf:
@@ -55,12 +55,12 @@ class FastHalf:
         """Approximate size of this message in the Kafka transaction, in bytes."""
         return len(self.sent.half.key or b"") + len(self.sent.half.body or b"")
 
-    def end(self, answer: Answer, done: CommitWait | None = None) -> None:
+    def end(self, reported: ReportedState, done: CommitWait | None = None) -> None:
         """End it, by the fast lane or by an op; `done` gets the result of a commit."""
-        self._lane.end(self, answer, done)
+        self._lane.end(self, reported, done)
 
-    def as_stored(self, names: Names) -> HalfAt:
+    def as_stored(self, names: Names) -> StoredHalf:
         """Return it as the resolver reads it."""
         sent = self.sent
         headers = sent.half.to_record(names.half).headers
-        return HalfAt(sent.queue, sent.offset, sent.stored_at_ms, sent.half, headers)
+        return StoredHalf(sent.queue, sent.offset, sent.stored_at_ms, sent.half, headers)

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from ...protocol import Half, Names, TransactionStatus
-from ..answer import Answer, unknown
 from ..commit_wait import CommitWait, end_of_wait
 from ..half_sender import SentHalf
 from ..message import Message
 from ..op_publisher import OpPublisher
+from ..reported_state import ReportedState, unknown
 from .client import FastClient, GroupFailed
 from .group import group_records
 from .half import FastHalf
@@ -36,7 +36,7 @@ _MOST_COMMITS = 10_000
 _MOST_BYTES = 16_000_000
 #: Least size of a record batch in bytes: any message may have a batch for itself.
 _LEAST_BATCH_BYTES = 1_000
-_COMMIT = Answer(TransactionStatus.COMMIT_MESSAGE)
+_COMMIT = ReportedState(TransactionStatus.COMMIT_MESSAGE)
 _NOT_FAST = unknown("it is not committed fast")
 
 
@@ -118,23 +118,23 @@ class FastLane:
                 self._open.add(half)
         return half
 
-    def end(self, half: FastHalf, answer: Answer, done: CommitWait | None) -> None:
+    def end(self, half: FastHalf, reported: ReportedState, done: CommitWait | None) -> None:
         """End a half without waiting, and show the end to the hooks."""
         if os.getpid() != self._pid:  # in a fork the lock may never be released
             on_stored = end_of_wait(half.message, done)
-            self._publisher.end(half.message, half.sent.half_id, answer, on_stored=on_stored)
+            self._publisher.end(half.message, half.sent.half_id, reported, on_stored=on_stored)
             return
         with self._changed:
             self._open.discard(half)
             half.done = done
-            if answer.state is TransactionStatus.COMMIT_MESSAGE and self._takes(half):
+            if reported.state is TransactionStatus.COMMIT_MESSAGE and self._takes(half):
                 self._waiting.append(half)
                 if len(self._waiting) == 1:
                     self._changed.notify()
             else:
                 # Within the lock: commits that go the slow way keep their order.
-                self._send_op(half, answer)
-        self._publisher.hooks.show(half.message, half.sent.half_id, answer)
+                self._send_op(half, reported)
+        self._publisher.hooks.show(half.message, half.sent.half_id, reported)
 
     def close(self, timeout: float) -> None:
         """Write the commits that wait; what is left after `timeout` seconds goes the slow way."""
@@ -152,19 +152,19 @@ class FastLane:
             and time.monotonic() < half.until
         )
 
-    def _send_op(self, half: FastHalf, answer: Answer, was_tried: bool = False) -> None:
+    def _send_op(self, half: FastHalf, reported: ReportedState, was_tried: bool = False) -> None:
         """Send an end as an ordinary op; the caller has the lock.
 
         A commit that was in no Kafka transaction gives the fast lane up first. Without that, the
         resolver would have to revoke the fast id, with all that is under way by it.
         """
-        state = answer.state
+        state = reported.state
         if state is TransactionStatus.COMMIT_MESSAGE and not was_tried:
             self._give_up(half)
         self._publisher.add(
             half.message,
             half.sent.half_id,
-            answer,
+            reported,
             on_stored=end_of_wait(half.message, half.done),
             gives_up_fast=state is TransactionStatus.UNKNOWN,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...protocol import Names, Outcome, decode_resolution
-from .packed import Decision
+from .packed import DecisionRecords
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Activity:
         """Note how many halves of a queue are pending."""
         self._pending[queue] = halves
 
-    def count(self, written: Sequence[Decision]) -> None:
+    def count(self, written: Sequence[DecisionRecords]) -> None:
         """Count decisions whose Kafka transaction is committed."""
         commits = [
             decision for decision in written if decision.half_headers and decision.resolution
@@ -94,7 +94,7 @@ class Activity:
         self._committed = self._fast = self._rolled_back = self._others = self._checks = 0
         self._samples: list[_Sample] = []
 
-    def _sample(self, commits: Sequence[Decision]) -> None:
+    def _sample(self, commits: Sequence[DecisionRecords]) -> None:
         step = max(1, len(commits) // _SAMPLES)
         sampled = commits[::step]
         for decision in sampled:

@@ -14,8 +14,8 @@ from ...kafka.clients import admin_client
 from ...kafka.topics import ensure_topics
 from ...protocol import Names
 from ...settings import Settings
-from .packed import Decision
-from .targets import Targets
+from .known_targets import KnownTargets
+from .packed import DecisionRecords
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ _SOON_SECONDS = 5.0
 class CheckTopics:
     """Makes the check topics that a batch's checks go to, until delivery is `closing`."""
 
-    def __init__(self, settings: Settings, targets: Targets, closing: threading.Event) -> None:
+    def __init__(self, settings: Settings, targets: KnownTargets, closing: threading.Event) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
         self._targets = targets
         self._closing = closing
 
-    def make_missing(self, decisions: list[Decision]) -> None:
+    def make_missing(self, decisions: list[DecisionRecords]) -> None:
         """Make the check topics of groups met for the first time, up to `_NEW_GROUPS` in a batch.
 
         Checks of further groups, and of a group whose topic can't be made, are left out. Their

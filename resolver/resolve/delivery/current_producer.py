@@ -12,10 +12,10 @@ import time
 from ...errors import Replaced
 from ...protocol import Names
 from ...settings import Settings
+from .batch_producer import BatchProducer
 from .generation import Stuck
 from .marker import Marker
 from .marker_group import MarkerGroup
-from .transactional_producer import TransactionalProducer
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class CurrentProducer:
         self._names = Names(settings.topic_prefix)
         self._instance = instance
         self.group = MarkerGroup(settings)
-        self._producer: TransactionalProducer | None = None
+        self._producer: BatchProducer | None = None
         self._generation = 0
         self._joined_at = 0.0
         self._has_stalled = False
@@ -47,7 +47,7 @@ class CurrentProducer:
         return self._producer is not None
 
     @property
-    def producer(self) -> TransactionalProducer:
+    def producer(self) -> BatchProducer:
         """The producer to write with."""
         if self._producer is None:
             raise RuntimeError("there is no producer to write with")
@@ -109,12 +109,12 @@ class CurrentProducer:
         self.group.join()
         self._joined_at = time.monotonic()
 
-    def _connected(self, seconds: float) -> TransactionalProducer:
+    def _connected(self, seconds: float) -> BatchProducer:
         """Make a producer, with the next transactional id if the last one can't be used."""
         stuck_seconds = _STALLED_SECONDS if self._has_stalled else _STUCK_SECONDS
         while True:
             try:
-                return TransactionalProducer(
+                return BatchProducer(
                     self._settings, self.group, self._generation, stuck_seconds, seconds
                 )
             except Stuck:

@@ -3,7 +3,7 @@
 A batch that the marker holds already is not written again. `current_producer.py` sees to it that
 there is one writer.
 
-Next station: `transactional_producer.py` writes the records and the marker.
+Next station: `batch_producer.py` writes the records and the marker.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ...settings.groups import limits
 from ..garbage import collection_put_off
 from .activity import Activity
 from .attempts import Attempts, answer_seconds
+from .batch_producer import Narrow
 from .check_topics import CheckTopics
 from .current_producer import CurrentProducer
+from .known_targets import KnownTargets
 from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
 from .notices import Notices
-from .packed import Decision, Output, as_output, unpack
+from .packed import DecisionRecords, Output, as_output, unpack
 from .parking import Parking
 from .produce_errors import ProduceRefused
 from .spans import Spans
 from .stalls import Stalled
-from .targets import Targets
-from .transactional_producer import Narrow
 from .undeliverable import Undeliverable
-from .visible import VisibleReader
+from .visible_records import VisibleRecordsReader
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class _Batch:
     `released` is the parked topic to which the messages go, or None for a batch of the query.
     """
 
-    decisions: list[Decision]
+    decisions: list[DecisionRecords]
     marker: Marker
     is_begun: bool
     released: str | None
@@ -77,9 +77,9 @@ class Delivery:
 
     def __init__(self, settings: Settings, checkpoint: str) -> None:
         self._names = Names(settings.topic_prefix)
-        targets = Targets(settings)
+        targets = KnownTargets(settings)
         self._undeliverable = Undeliverable(settings, targets)
-        self._visible = VisibleReader(settings, targets)
+        self._visible = VisibleRecordsReader(settings, targets)
         self._parking = Parking(settings, targets)
         self._notices = Notices(self._names)
         self.activity = Activity(self._names)
@@ -93,7 +93,7 @@ class Delivery:
         self._slow_seconds = 0.0
         self._last_planned = NO_BATCH
         policy = Policy(settings.reject_transaction_message, limits(settings.groups))
-        self._policy = Decision(as_output(policy.to_record(self._names.policy)))
+        self._policy = DecisionRecords(as_output(policy.to_record(self._names.policy)))
 
     def start(
         self,
@@ -165,7 +165,7 @@ class Delivery:
 
     def _write(
         self,
-        decisions: list[Decision],
+        decisions: list[DecisionRecords],
         marker: Marker,
         is_begun: bool = False,
         released: str | None = None,
@@ -216,7 +216,7 @@ class Delivery:
             marker = self._reconnect(seconds)
             if self._has_succeeded(batch, marker):
                 return
-        # Of a new batch, a commit that its topic takes goes unchanged to `_write_transaction`.
+        # In a new batch, the next calls change no commit that its topic can take.
         self._check_topics.make_missing(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
@@ -235,7 +235,7 @@ class Delivery:
             self._slow_seconds = min(seconds, max(2 * took_seconds, self._slow_seconds / 2))
         self._note_written(rest)
 
-    def _note_written(self, written: list[Decision]) -> None:
+    def _note_written(self, written: list[DecisionRecords]) -> None:
         """Tell the lane, the notices, the activity and the spans what Kafka has committed."""
         self._parking.lane.wrote(written)
         self._notices.count(written)
@@ -374,7 +374,7 @@ class Delivery:
         self._spans.close()
 
 
-def _outputs(decisions: list[Decision]) -> Iterator[Output]:
+def _outputs(decisions: list[DecisionRecords]) -> Iterator[Output]:
     for message, resolution, _ in decisions:
         if message is not None:
             yield message

@@ -8,7 +8,7 @@ from ...errors import ProtocolError
 from ...protocol import Names, Outcome, decode_resolution
 from ...protocol import names as n
 from ...protocol.record import Headers
-from .packed import Decision, Output
+from .packed import DecisionRecords, Output
 
 #: The topic, and values that no other record there has; None if a record has no such values.
 Identity = tuple[object, ...]
@@ -33,7 +33,7 @@ def identity(topic: str, value: bytes | None, headers: Headers, names: Names) ->
     return topic, marks[n.HALF_OFFSET], marks[own]
 
 
-def identities(decision: Decision, names: Names) -> Iterator[Identity]:
+def identities(decision: DecisionRecords, names: Names) -> Iterator[Identity]:
     """Return the identities of a decision's records; for a commit also those of `given_up`."""
     for message in (decision.message, decision.resolution):
         if message is not None and (own := identity_of(message, names)) is not None:
@@ -42,7 +42,7 @@ def identities(decision: Decision, names: Names) -> Iterator[Identity]:
         yield from given_up(decision, names)
 
 
-def given_up(decision: Decision, names: Names) -> Iterator[Identity]:
+def given_up(decision: DecisionRecords, names: Names) -> Iterator[Identity]:
     """Return the identities of the records to be written if a commit proves undeliverable."""
     for message in (decision.message, decision.resolution):
         own = None if message is None else identity_of(message, names)

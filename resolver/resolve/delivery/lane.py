@@ -21,12 +21,12 @@ from confluent_kafka import KafkaException
 
 from ...errors import ResolverError
 from ...protocol import (
-    HalfAt,
     HalfId,
     Headers,
     Names,
     Release,
     Resolution,
+    StoredHalf,
     StoredRecord,
     commit_record,
     decode_half,
@@ -37,7 +37,7 @@ from ...protocol import (
 )
 from ...settings import Settings
 from .lane_log import LaneLog
-from .packed import Decision, as_output
+from .packed import DecisionRecords, as_output
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Chunk(NamedTuple):
     """The next messages of a parked topic, for one transaction with their release up to `upto`."""
 
     topic: str
-    decisions: list[Decision]
+    decisions: list[DecisionRecords]
     upto: int
 
 
@@ -134,7 +134,7 @@ class Lane:
             self._names.parked, evidence,
         )  # fmt: skip
 
-    def dropped(self) -> list[Decision]:
+    def dropped(self) -> list[DecisionRecords]:
         """Return the record after which no message waits: a rebuild decides them all again.
 
         Raises `ResolverError` if a message's half is gone: nothing would decide that message.
@@ -143,7 +143,7 @@ class Lane:
             if not self._log.has_half(half_id):
                 raise self._half_gone(half_id)
         release = release_record(Release(None, self._end), self._names)
-        return [Decision(as_output(release))] if self._waiting else []
+        return [DecisionRecords(as_output(release))] if self._waiting else []
 
     def _oldest_halves(self) -> list[HalfId]:
         """Return, for each queue, the first of the halves whose messages wait."""
@@ -205,8 +205,8 @@ class Lane:
         waiting.look_at = time.monotonic() + waiting.pause
 
     def divert(
-        self, decisions: list[Decision], max_bytes: int | None, released: str | None = None
-    ) -> list[Decision]:
+        self, decisions: list[DecisionRecords], max_bytes: int | None, released: str | None = None
+    ) -> list[DecisionRecords]:
         """Return decisions with the lane's records in place of commits to parked topics.
 
         The topic `released` is left out. A message that the lane does not take is given up.
@@ -219,7 +219,7 @@ class Lane:
             for decision in decisions
         ]
 
-    def _diverted(self, decision: Decision, max_bytes: int | None) -> Decision:
+    def _diverted(self, decision: DecisionRecords, max_bytes: int | None) -> DecisionRecords:
         message, record, half_headers = decision
         if message is None or record is None or half_headers is None:
             raise ValueError("only a commit can be parked")
@@ -233,9 +233,9 @@ class Lane:
             return decision.undeliverable(
                 f"{limit} none of more than max.message.bytes={max_bytes}", self._names
             )
-        return Decision(parked)
+        return DecisionRecords(parked)
 
-    def wrote(self, decisions: list[Decision]) -> None:
+    def wrote(self, decisions: list[DecisionRecords]) -> None:
         """Count the messages that were written to the lane."""
         if not self._waiting:
             return
@@ -277,7 +277,7 @@ class Lane:
         if not low <= waiting.begin <= self._end:
             self._lost(f"{topic} waits from {waiting.begin} on, and there is {low} to {self._end}")
             waiting.begin = low
-        decisions: list[Decision] = []
+        decisions: list[DecisionRecords] = []
         size, upto = 0, self._end
         for read, record in enumerate(self._log.read(waiting.begin, self._end), 1):
             decoded = decode_parked(record)
@@ -290,9 +290,11 @@ class Lane:
                 break
         return Chunk(topic, decisions, upto)
 
-    def release(self, chunk: Chunk) -> Decision:
+    def release(self, chunk: Chunk) -> DecisionRecords:
         """Return the record that states that a chunk waits no longer."""
-        return Decision(as_output(release_record(Release(chunk.topic, chunk.upto), self._names)))
+        return DecisionRecords(
+            as_output(release_record(Release(chunk.topic, chunk.upto), self._names))
+        )
 
     def released(self, chunk: Chunk) -> None:
         """Note that a chunk was written, unless the last read of the lane has shown it."""
@@ -313,20 +315,22 @@ class Lane:
         seconds = time.monotonic() - waiting.since
         logger.warning("topic %s takes records again, after %d s: none waits", topic, seconds)
 
-    def _decision(self, record: StoredRecord, resolution: Resolution, headers: Headers) -> Decision:
+    def _decision(
+        self, record: StoredRecord, resolution: Resolution, headers: Headers
+    ) -> DecisionRecords:
         """Return the decision as it was before it was parked."""
         half = decode_half(record.key, record.value, headers, self._names.prefix)
-        stored_half = HalfAt(
+        stored_half = StoredHalf(
             resolution.queue, resolution.offset, resolution.stored_at, half, headers
         )
-        return Decision(
+        return DecisionRecords(
             as_output(commit_record(stored_half)),
             as_output(resolution.to_record(self._names.resolution)),
             msgpack.packb(headers),
         )
 
 
-def _is_commit_to(topics: Set[str], decision: Decision) -> bool:
+def _is_commit_to(topics: Set[str], decision: DecisionRecords) -> bool:
     message, resolution, half_headers = decision
     if message is None or resolution is None or half_headers is None:
         return False

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...protocol import Names
 from ...protocol import names as n
 from ...protocol.record import short
-from .packed import Decision, Output
+from .packed import DecisionRecords, Output
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Notices:
         self._monotonic = monotonic
         self._counts: dict[_Kind, _Count] = {}
 
-    def count(self, written: Iterable[Decision]) -> None:
+    def count(self, written: Iterable[DecisionRecords]) -> None:
         """Count decisions that were written, and warn of kinds that are new."""
         for decision in written:
             message = decision.message

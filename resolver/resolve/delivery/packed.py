@@ -1,6 +1,6 @@
 """Decisions on their way from Spark's workers to delivery: each queue sends a few binaries.
 
-A worker makes the records, so that delivery mostly only hands each record over. `commit_record`
+A worker makes the records. Delivery hands most of them on unchanged. `commit_record`
 in `resolver/protocol/half.py` makes the real message of a commit.
 
 Next station: `delivery.py`. `resolver/resolve/hand_over.py` only brings it the binaries.
@@ -17,12 +17,12 @@ from ...kafka.targets import batch_bytes
 from ...protocol import (
     FAST_DELIVERY,
     DiscardReason,
-    HalfAt,
     Names,
     Outcome,
     Record,
     Resolution,
     Source,
+    StoredHalf,
     check_record,
     commit_record,
     decode_half,
@@ -43,7 +43,7 @@ _FAST_END = f'"delivery":"{FAST_DELIVERY}"}}'.encode()
 
 
 class Output(NamedTuple):
-    """A record that delivery writes. No `Record`: its headers are a tuple, so a set can hold it."""
+    """A record that delivery writes. Its headers are a tuple, so that a set can hold it."""
 
     topic: str
     key: bytes | None
@@ -65,7 +65,7 @@ class Output(NamedTuple):
         return as_output(fitted(record, max_bytes - _BATCH_BYTES))
 
 
-class Decision(NamedTuple):
+class DecisionRecords(NamedTuple):
     """One decision as the records that say it: a message, a resolution, or both.
 
     The message is the committed one, or a check, a discarded record, a refused one, a parked one.
@@ -85,7 +85,7 @@ class Decision(NamedTuple):
             return False
         return (self.resolution.value or b"").endswith(_FAST_END)
 
-    def undeliverable(self, error: str, names: Names) -> Decision:
+    def undeliverable(self, error: str, names: Names) -> DecisionRecords:
         """Return the decision of a commit that can't be delivered."""
         message, record = self.message, self.resolution
         if message is None or record is None or self.half_headers is None:
@@ -93,14 +93,16 @@ class Decision(NamedTuple):
         resolution = decode_resolution(record.value)
         headers: Headers = list(msgpack.unpackb(self.half_headers, use_list=False))
         half = decode_half(message.key, message.value, headers, names.prefix)
-        stored_half = HalfAt(
+        stored_half = StoredHalf(
             resolution.queue, resolution.offset, resolution.stored_at, half, headers
         )
         given_up = discarded_record(
             stored_half, resolution.checks, DiscardReason.UNDELIVERABLE, error, names
         )
         resolution = resolution._replace(outcome=Outcome.UNDELIVERABLE, source=Source.DELIVERY)
-        return Decision(as_output(given_up), as_output(resolution.to_record(names.resolution)))
+        return DecisionRecords(
+            as_output(given_up), as_output(resolution.to_record(names.resolution))
+        )
 
 
 class BatchName(NamedTuple):
@@ -130,10 +132,10 @@ def pack(
         yield packer.pack(part)
 
 
-def unpack(packed: bytes) -> list[Decision]:
+def unpack(packed: bytes) -> list[DecisionRecords]:
     """Undo `pack`."""
     return [
-        Decision(
+        DecisionRecords(
             message and Output._make(message), resolution and Output._make(resolution), half_headers
         )
         for message, resolution, half_headers in msgpack.unpackb(packed, use_list=False)

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaException
 
 from ...protocol import Names
 from ...settings import Settings
+from .known_targets import KnownTargets
 from .lane import Lane
-from .packed import Decision
+from .packed import DecisionRecords
 from .stalls import Stalled, Stalls
-from .targets import Targets
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class Parking:
     """Keeps messages to topics that take none out of the way of all other messages."""
 
-    def __init__(self, settings: Settings, targets: Targets) -> None:
+    def __init__(self, settings: Settings, targets: KnownTargets) -> None:
         self._lane_topic = Names(settings.topic_prefix).parked
         self._targets = targets
         self.stalls = Stalls(settings, targets)
@@ -39,8 +39,8 @@ class Parking:
         return len(self.lane.topics) > before
 
     def divert(
-        self, decisions: list[Decision], released: str | None, is_begun: bool
-    ) -> list[Decision]:
+        self, decisions: list[DecisionRecords], released: str | None, is_begun: bool
+    ) -> list[DecisionRecords]:
         """Return decisions in which messages that wait for a topic go into the lane instead.
 
         Kafka is asked about topics that may have stalled. If the batch `is_begun`, Kafka is asked
@@ -53,7 +53,7 @@ class Parking:
         return self.lane.divert(decisions, target and target.max_bytes, released)
 
     def _park_stalled(
-        self, decisions: list[Decision], released: str | None, is_begun: bool
+        self, decisions: list[DecisionRecords], released: str | None, is_begun: bool
     ) -> None:
         """Park topics that, as the cluster says itself, take no records; before writing to them."""
         topics = {

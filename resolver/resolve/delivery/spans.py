@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import how_to_install
 from ...protocol import Resolution, decode_resolution
-from .packed import Decision, Output
+from .packed import DecisionRecords, Output
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, Tracer
@@ -47,7 +47,7 @@ class Spans:
             except Exception as error:  # OpenTelemetry's variables may hold anything
                 logger.warning("no spans are sent: %s", error)
 
-    def tell(self, written: Iterable[Decision]) -> None:
+    def tell(self, written: Iterable[DecisionRecords]) -> None:
         """Tell of decisions whose Kafka transaction is committed."""
         if self._tracer is None:
             return

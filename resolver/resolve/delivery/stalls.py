@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from ...kafka.clients import admin_client
 from ...protocol import Names
 from ...settings import Settings
-from .targets import Targets
+from .known_targets import KnownTargets
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Stalled(Exception):
 class Stalls:
     """Finds out which real topics take no records now; for use by several threads."""
 
-    def __init__(self, settings: Settings, targets: Targets) -> None:
+    def __init__(self, settings: Settings, targets: KnownTargets) -> None:
         self._settings = settings
         self._targets = targets
         self._own = Names(settings.topic_prefix).resolution

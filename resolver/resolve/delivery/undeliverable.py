@@ -17,10 +17,10 @@ from ...errors import DeliveryError
 from ...kafka.targets import Target, find_misfit, missing, too_large
 from ...protocol import Names
 from ...settings import Settings
-from .packed import Decision, Output
+from .batch_producer import Narrow
+from .known_targets import KnownTargets
+from .packed import DecisionRecords, Output
 from .produce_errors import TOPIC_ERRORS, ProduceRefused
-from .targets import Targets
-from .transactional_producer import Narrow
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def _cannot_write(obstacle: _Obstacle) -> DeliveryError:
 class Undeliverable:
     """Replaces commits that can't be delivered; all decisions pass here, most unchanged."""
 
-    def __init__(self, settings: Settings, targets: Targets) -> None:
+    def __init__(self, settings: Settings, targets: KnownTargets) -> None:
         self._names = Names(settings.topic_prefix)
         self._targets = targets
         self._counts_unanswered = settings.count_unanswered_checks
@@ -119,7 +119,7 @@ class Undeliverable:
         if not refused.is_size:  # a limit holds for many messages together too
             learned.at_a_time.pop(topic, None)
 
-    def writable(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
+    def writable(self, decisions: list[DecisionRecords]) -> tuple[list[DecisionRecords], Narrow]:
         """Return decisions that can be written, and the limits for sending in small parts.
 
         - A commit that can't be delivered is replaced by its end.
@@ -134,14 +134,14 @@ class Undeliverable:
             writable, narrow = self._writable(decisions)
         return writable, narrow
 
-    def _writable(self, decisions: list[Decision]) -> tuple[list[Decision], Narrow]:
+    def _writable(self, decisions: list[DecisionRecords]) -> tuple[list[DecisionRecords], Narrow]:
         topics = {decision.message.topic for decision in decisions if decision.message}
         ours = {self._names.half, self._names.discarded, self._names.resolution}
         targets = self._targets.look_up(topics | ours)
         if self._names.half not in targets:  # its limits judge all other topics
             raise _cannot_write(self._absent(self._names.half))
         easy = {topic: targets[topic].partitions for topic in topics if self._easy(topic, targets)}
-        writable: list[Decision] = []
+        writable: list[DecisionRecords] = []
         for decision in decisions:
             message = decision.message
             if message is None or _is_easy(message, easy):
@@ -151,8 +151,8 @@ class Undeliverable:
         return writable, self._narrow(targets)
 
     def _hard(
-        self, decision: Decision, message: Output, targets: dict[str, Target]
-    ) -> list[Decision]:
+        self, decision: DecisionRecords, message: Output, targets: dict[str, Target]
+    ) -> list[DecisionRecords]:
         """Return the decisions to be written instead of a decision that has to be looked at."""
         target = targets.get(message.topic)
         if self._is_ours(message.topic):
@@ -163,7 +163,9 @@ class Undeliverable:
         given_up = decision.undeliverable(error, self._names)
         return self._hard(given_up, given_up.message, targets) if given_up.message else [given_up]
 
-    def _output(self, decision: Decision, message: Output, target: Target | None) -> list[Decision]:
+    def _output(
+        self, decision: DecisionRecords, message: Output, target: Target | None
+    ) -> list[DecisionRecords]:
         if target is None:
             self._leave_out(message, self._absent(message.topic))
             return []

@@ -6,7 +6,7 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
-from ...protocol import DiscardReason, HalfAt, Outcome, Refused, Source
+from ...protocol import DiscardReason, Outcome, Refused, Source, StoredHalf
 
 
 class Ended(NamedTuple):
@@ -17,7 +17,7 @@ class Ended(NamedTuple):
     by its producer.
     """
 
-    stored_half: HalfAt
+    stored_half: StoredHalf
     outcome: Outcome
     source: Source
     op_offset: int | None
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 class CheckSent(NamedTuple):
     """A check; `checks` counts the checks sent for this half, this check included."""
 
-    stored_half: HalfAt
+    stored_half: StoredHalf
     checks: int
 
 
@@ -64,7 +64,7 @@ CheckCounts = Counter[tuple[str, CheckEvent]]
 class QueueDecisions(NamedTuple):
     """The decisions of one queue in one batch, and the queue's figures after it.
 
-    `ended` has commits and rollbacks in the order of their ops, then discards. `wake_at_ms` is when
+    `ended` has all ends by ops, in the order of the ops, then discards. `wake_at_ms` is when
     the queue needs a fence if nothing else arrives: 0 for at once, None if nothing waits for a
     time. If ops wait for halves, `fence_ops` is the op offset for a fence in the half partition.
     `check_counts` counts a check as unanswered when the next one is sent, or the half is given up.

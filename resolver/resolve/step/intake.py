@@ -9,11 +9,11 @@ import numpy as np
 
 from ...errors import MalformedHalf, MalformedOp, ProtocolError
 from ...protocol import (
-    HalfAt,
     Headers,
     Names,
     QuarantineReason,
     Refused,
+    StoredHalf,
     StoredRecord,
     decode_half,
     decode_half_fence,
@@ -62,7 +62,7 @@ def decode_halves(
             reason = QuarantineReason.MALFORMED_HALF
             refused.append(Refused(source, None, reason, str(error), key, value, headers or []))
         else:
-            stored_half = HalfAt(head.number, offset, stored_at, half, headers or [])
+            stored_half = StoredHalf(head.number, offset, stored_at, half, headers or [])
             new.append(_new_half(stored_half, refusals[half.group, half.topic], settings))
     _advance(head, halves, end)
     codes = settled.look_up(np.array([half.stored_half.offset for half in new], np.int64))
@@ -96,13 +96,13 @@ class DecodedOps(NamedTuple):
         stored_ops = [record.stored_op for record in records if record.stored_op]
         return cls(records, OpElements.of(stored_ops))
 
-    def before(self, op: int | None) -> DecodedOps:
-        """Return the ops before number `op` of `elements.ops`; all of them for None."""
-        if op is None:
+    def before(self, op_index: int | None) -> DecodedOps:
+        """Return the ops before `elements.ops[op_index]`; all of them for None."""
+        if op_index is None:
             return self
-        offset = self.elements.ops[op].offset
+        offset = self.elements.ops[op_index].offset
         kept = [record for record in self.records if record.offset < offset]
-        return DecodedOps(kept, self.elements.take(self.elements.op < op))
+        return DecodedOps(kept, self.elements.take(self.elements.op_index < op_index))
 
 
 def decode_ops(
@@ -155,7 +155,7 @@ def _readable(headers: Headers | None, malformed: type[ProtocolError]) -> Header
     return headers
 
 
-def _new_half(stored_half: HalfAt, refusal: str, settings: StepSettings) -> NewHalf:
+def _new_half(stored_half: StoredHalf, refusal: str, settings: StepSettings) -> NewHalf:
     own_ms = min((stored_half.half.immunity_seconds or 0) * 1_000, settings.file_reserved_ms)
     deadline_ms = stored_half.stored_at_ms + (own_ms or settings.transaction_timeout_ms)
     return NewHalf(stored_half, own_ms, deadline_ms, refusal)

@@ -59,7 +59,7 @@ def judge(
     waited = ends_that_waited(elements, pending, fast_ids)  # only ends of fast halves wait
     if waited:
         elements = OpElements.of(waited).then(elements)
-    row_of_element = pending.find(elements.half)
+    row_of_element = pending.find(elements.half_offset)
     on_pending = row_of_element >= 0
     state = elements.each(lambda stored_op: _CODES[stored_op.op.state], np.uint8)
     # The producer has delivered the messages of these.
@@ -91,14 +91,14 @@ def judge(
     # A code is an outcome, and the bit FAST for a message that its producer has delivered.
     code = state | is_fast * np.uint8(FAST)
     known = np.zeros(len(elements), np.uint8)
-    known[~on_pending] = settled.look_up(elements.half[~on_pending])
+    known[~on_pending] = settled.look_up(elements.half_offset[~on_pending])
     is_after = on_pending & ~meets_pending
     known[is_after] = code[after[is_after]]
     reasons = reasons_to_refuse(state, is_fast, known, on_pending, meets_pending, faults)
     repeated = (known != NONE) & (state == known & OUTCOME)
     repeated &= ~reasons[QuarantineReason.DELIVERED_TWICE]
     ended = _ended(elements.take(winners), row_of_element[winners], is_fast[winners], pending, head)
-    settled.settle(elements.half[winners], code[winners])
+    settled.settle(elements.half_offset[winners], code[winners])
     pending.end(row_of_element[winners])
     refused = refuse(elements, reasons, settings, head)
     return Judged(ended, refused, int(repeated.sum()), answers, newly_back)
@@ -112,7 +112,7 @@ def _first_valid(valid: Array, row_of_element: Array, rows: int) -> tuple[Array,
     candidates = np.flatnonzero(valid)
     _, first = np.unique(row_of_element[candidates], return_index=True)
     winners = np.sort(candidates[first])
-    # The row -1, of an element whose half is not pending, is the last entry: `_NEVER`.
+    # An element without a pending half has row -1. That index picks the last entry, `_NEVER`.
     winner_of_row = np.full(rows + 1, _NEVER)
     winner_of_row[row_of_element[winners]] = winners
     winner = winner_of_row[row_of_element]
@@ -126,7 +126,7 @@ def _ended(
     counts = (picked["checks"].tolist(), picked["answered"].tolist())
     ended = []
     halves = pending.halves(rows, is_fast)
-    each = zip(halves, elements.op.tolist(), *counts, is_fast.tolist(), strict=True)
+    each = zip(halves, elements.op_index.tolist(), *counts, is_fast.tolist(), strict=True)
     for stored_half, op, checks, answered, by_producer in each:
         stored_op = elements.ops[op]
         outcome, source = _OUTCOMES[_CODES[stored_op.op.state]], _source(stored_op)

@@ -32,8 +32,8 @@ def first_op_before_its_half(elements: OpElements, plan: Plan, head: Head) -> in
     Then the half does not exist: its element is refused, and holds up nothing.
     """
     op_offset = elements.each(lambda stored_op: stored_op.offset, np.int64)
-    ahead = (elements.half >= plan.halves_end) & (op_offset >= head.proved)
-    return int(elements.op[ahead].min()) if ahead.any() else None
+    ahead = (elements.half_offset >= plan.halves_end) & (op_offset >= head.proved)
+    return int(elements.op_index[ahead].min()) if ahead.any() else None
 
 
 def first_op_over_limit(
@@ -44,9 +44,9 @@ def first_op_over_limit(
     Only messages stored by earlier batches count, and the first op with such messages always fits.
     A delivered op needs nothing of the state: its messages are in their topics.
     """
-    sizes = pending.stored_bytes(pending.find(elements.half))
+    sizes = pending.stored_bytes(pending.find(elements.half_offset))
     sizes[elements.each(lambda stored_op: stored_op.op.delivered, np.bool_)] = 0
-    of_op = np.bincount(elements.op, sizes, len(elements.ops)).astype(np.int64)
+    of_op = np.bincount(elements.op_index, sizes, len(elements.ops)).astype(np.int64)
     total = np.cumsum(of_op)
     over = np.flatnonzero((total > settings.max_output_bytes) & (total > of_op))
     return int(over[0]) if len(over) else None

@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import HalfAt, decode_half, record_bytes
+from ...protocol import StoredHalf, decode_half, record_bytes
 from ...protocol.names import HALF_HEADERS
 from .fast.halves import FastHalves
 from .op_elements import Array
@@ -42,7 +42,7 @@ ROW = np.dtype(
 class NewHalf(NamedTuple):
     """A half of this batch; `refusal` says why its message can't be delivered, if it can't."""
 
-    stored_half: HalfAt
+    stored_half: StoredHalf
     immunity_ms: int
     deadline_ms: int
     refusal: str = ""
@@ -112,7 +112,7 @@ class Pending:
         """Mark rows as ended; `save` leaves them out."""
         self.alive[rows] = False
 
-    def halves(self, rows: Indices, is_fast: Array | None = None) -> list[HalfAt]:
+    def halves(self, rows: Indices, is_fast: Array | None = None) -> list[StoredHalf]:
         """Return the halves of the rows; halves of earlier batches are read from the state.
 
         Of those, one that `is_fast` comes without key and body: its producer has delivered it. A
@@ -187,13 +187,13 @@ class Pending:
         for chunk in chunks_with_dead.tolist():
             self._bodies.keep(chunk, self.rows["offset"][(chunks == chunk) & self.alive])
 
-    def _decode(self, offset: int, chunk: int, stored_at: int, is_bare: bool) -> HalfAt:
+    def _decode(self, offset: int, chunk: int, stored_at: int, is_bare: bool) -> StoredHalf:
         _, key, value, headers = self._bodies.get(chunk, offset)
         if is_bare:
             key, value = None, None
             headers = [header for header in headers if header[0] in HALF_HEADERS]
         half = decode_half(key, value, headers, self._prefix)
-        return HalfAt(self._head.number, offset, stored_at, half, headers)
+        return StoredHalf(self._head.number, offset, stored_at, half, headers)
 
 
 def _rows(new: list[NewHalf]) -> Array:
@@ -207,7 +207,7 @@ def _rows(new: list[NewHalf]) -> Array:
     return rows
 
 
-def _size(stored_half: HalfAt) -> int:
+def _size(stored_half: StoredHalf) -> int:
     return record_bytes(stored_half.half.key, stored_half.half.body, stored_half.all_headers)
 
 

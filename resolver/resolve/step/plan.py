@@ -13,7 +13,10 @@ from .state.store import Store
 
 
 class Plan(NamedTuple):
-    """The offsets that a batch was planned to read of a queue; an end is one above the last."""
+    """Planned offsets of a queue's batch, without the start of its halves.
+
+    An end is one above the last offset.
+    """
 
     halves_end: int
     ops_start: int

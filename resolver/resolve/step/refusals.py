@@ -69,10 +69,10 @@ def _refused(
 ) -> list[Refused]:
     """Refuse all elements; `error` may contain {half}, {id} and {group}."""
     refused = []
-    columns = (elements.op, elements.position, elements.half, elements.ids)
+    columns = (elements.op_index, elements.position, elements.half_offset, elements.ids)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    for op, position, half, transaction_id in rows:
-        stored_op = elements.ops[op]
+    for op_index, position, half, transaction_id in rows:
+        stored_op = elements.ops[op_index]
         error_text = error.format(half=half, id=transaction_id, group=stored_op.op.group)
         value = stored_op.op.about(Element(position, half, transaction_id)).to_value()
         source = f"{topic}:{queue}:{stored_op.offset}"

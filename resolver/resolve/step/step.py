@@ -93,7 +93,7 @@ def _touched(new: list[NewHalf], with_halves: DecodedOps, parts: StateParts) -> 
     """
     head = parts.head
     touched = {half.stored_half.offset // SEGMENT for half in new}
-    touched.update((with_halves.elements.half // SEGMENT).tolist())
+    touched.update((with_halves.elements.half_offset // SEGMENT).tolist())
     touched.update(overdue_segments(head, _watermark(head, with_halves)))
     touched.update(parts.groups_back.take(head), parts.fast_ids.take(head, _revoked(with_halves)))
     return touched

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from functools import cached_property
 
-from resolver.protocol import Half, HalfAt, Names, Outcome, Source
+from resolver.protocol import Half, Names, Outcome, Source, StoredHalf
 from resolver.protocol.record import Headers
 from resolver.resolve.delivery.packed import BatchName, pack
 from resolver.resolve.step import Ended, QueueDecisions
@@ -68,7 +68,7 @@ class Batches:
     def _ended(self, number: int) -> Ended:
         half = _half(number)
         headers = half.to_record(self._names.half, _QUEUE).headers
-        stored_half = HalfAt(_QUEUE, number, self._begun_at_ms + number, half, headers)
+        stored_half = StoredHalf(_QUEUE, number, self._begun_at_ms + number, half, headers)
         return Ended(
             stored_half,
             Outcome.COMMIT,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from resolver.protocol import Element, Half, HalfAt, Headers, Names, Op, TransactionStatus
+from resolver.protocol import Element, Half, Headers, Names, Op, StoredHalf, TransactionStatus
 from resolver.protocol.names import HALF_HEADERS, MAX_OFFSET, OUTPUT_HEADERS
 
 NAMES = Names()
@@ -72,8 +72,8 @@ def with_header(name: str, *values: bytes | None) -> Headers:
     return [*kept, *((name, value) for value in values)]
 
 
-def stored(half: Half, queue: int = 2, offset: int = 17, stored_at_ms: int = 5_000) -> HalfAt:
-    return HalfAt(queue, offset, stored_at_ms, half, half.to_record("tx.half").headers)
+def stored(half: Half, queue: int = 2, offset: int = 17, stored_at_ms: int = 5_000) -> StoredHalf:
+    return StoredHalf(queue, offset, stored_at_ms, half, half.to_record("tx.half").headers)
 
 
 def an_op(**changes: Any) -> bytes:

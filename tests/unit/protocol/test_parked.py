@@ -8,13 +8,13 @@ from hypothesis import given
 from resolver.errors import ProtocolError
 from resolver.protocol import (
     Half,
-    HalfAt,
     Headers,
     Outcome,
     Record,
     Release,
     Resolution,
     Source,
+    StoredHalf,
     StoredRecord,
     decode_half,
     decode_parked,
@@ -25,7 +25,7 @@ from resolver.protocol import (
 from .samples import NAMES, a_half, halves, stored
 
 
-def commit_of(at: HalfAt) -> Resolution:
+def commit_of(at: StoredHalf) -> Resolution:
     return Resolution(
         transaction_id=at.half.transaction_id, queue=at.queue, offset=at.offset,
         outcome=Outcome.COMMIT, source=Source.END, group=at.half.group, topic=at.half.topic,

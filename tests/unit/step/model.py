@@ -16,10 +16,10 @@ from typing import NamedTuple
 from resolver.protocol import (
     DiscardReason,
     Half,
-    HalfAt,
     Outcome,
     QuarantineReason,
     Source,
+    StoredHalf,
     TransactionStatus,
     record_bytes,
 )
@@ -47,7 +47,7 @@ HELD_MS = 2**63 - 1
 class Pending:
     """A half that has not ended."""
 
-    at: HalfAt
+    at: StoredHalf
     own_immunity: bool
     immunity_ms: int
     deadline_ms: int
@@ -153,7 +153,7 @@ class Model:
             return
         immunity_ms = immunity_of(read.half, rules)
         self.pending[read.offset] = Pending(
-            at=HalfAt(self.queue, read.offset, read.stored_at_ms, read.half, read.headers),
+            at=StoredHalf(self.queue, read.offset, read.stored_at_ms, read.half, read.headers),
             own_immunity=read.half.immunity_seconds is not None,
             immunity_ms=immunity_ms,
             deadline_ms=read.stored_at_ms + immunity_ms,
@@ -620,7 +620,7 @@ def is_ahead(op: OpRead, plan: Plan, proved: int) -> bool:
     return op.offset >= proved and any(offset >= plan.halves_end for offset in offsets)
 
 
-def _size(at: HalfAt) -> int:
+def _size(at: StoredHalf) -> int:
     return record_bytes(at.half.key, at.half.body, at.all_headers)
 
 

@@ -31,8 +31,8 @@ MUTATIONS = [
     ),
     Change(
         "left_ops.py",
-        "(elements.half >= plan.halves_end) &",
-        "(elements.half > plan.halves_end) &",
+        "(elements.half_offset >= plan.halves_end) &",
+        "(elements.half_offset > plan.halves_end) &",
         "an op of the very next half is refused instead of waiting",
     ),
     Change(
@@ -145,7 +145,7 @@ MUTATIONS = [
     ),
     Change(
         "intake.py",
-        "self.elements.take(self.elements.op < op)",
+        "self.elements.take(self.elements.op_index < op_index)",
         "self.elements",
         "ops that are left are applied all the same",
     ),

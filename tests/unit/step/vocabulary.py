@@ -9,11 +9,11 @@ from typing import NamedTuple
 from resolver.protocol import (
     DiscardReason,
     Half,
-    HalfAt,
     Headers,
     Outcome,
     QuarantineReason,
     Source,
+    StoredHalf,
     TransactionStatus,
 )
 
@@ -106,7 +106,7 @@ class Element(NamedTuple):
 class End(NamedTuple):
     """A transaction ended; the fields of the step's `Ended`, in their order, without `error`."""
 
-    stored_half: HalfAt
+    stored_half: StoredHalf
     outcome: Outcome
     source: Source
     op_offset: int | None
@@ -121,7 +121,7 @@ class End(NamedTuple):
 class Asked(NamedTuple):
     """A check was sent; the fields of the step's `CheckSent`."""
 
-    stored_half: HalfAt
+    stored_half: StoredHalf
     checks: int
 
 

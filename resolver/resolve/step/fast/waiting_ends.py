@@ -82,7 +82,7 @@ def ends_that_waited(elements: OpElements, pending: Pending, fast_ids: FastIds) 
         return []
     halves = np.array(sorted(waiting), np.int64)
     rows = pending.find(halves)
-    concerned = (free_from(pending, fast_ids)[rows] < NEVER) | np.isin(halves, elements.half)
+    concerned = (free_from(pending, fast_ids)[rows] < NEVER) | np.isin(halves, elements.half_offset)
     return [
         waiting[half].op(pending.ids[row], pending.groups[row])
         for half, row in zip(halves[concerned].tolist(), rows[concerned].tolist(), strict=True)
@@ -137,7 +137,7 @@ def let_wait(
     others = turns.winners[~is_theirs[turns.winners]]
     turns.winners = np.sort(np.concatenate((others, np.array(ended, np.int64))))
     _keep(turns.elements, [index for index in waiting if index >= waited], pending)
-    for half in turns.elements.half[ended].tolist():
+    for half in turns.elements.half_offset[ended].tolist():
         pending.fast.waiting.pop(half, None)
 
 
@@ -194,8 +194,11 @@ def _too_much(
 def _keep(elements: OpElements, indices: list[int], pending: Pending) -> None:
     """Keep ends with their halves; nothing is due of such a half before its id is revoked."""
     for index in indices:
-        stored_op, half = elements.ops[int(elements.op[index])], int(elements.half[index])
+        stored_op, half = (
+            elements.ops[int(elements.op_index[index])],
+            int(elements.half_offset[index]),
+        )
         pending.fast.waiting[half] = WaitingEnd.of(stored_op, int(elements.position[index]), half)
-    rows = pending.find(elements.half[indices])
+    rows = pending.find(elements.half_offset[indices])
     pending.rows["deadline"][rows] = NEVER
     pending.changed[rows] = True

@@ -18,7 +18,7 @@ _MAX_AGE_SECONDS = 60.0
 _TIMEOUT_SECONDS = 30.0
 
 
-class Targets:
+class KnownTargets:
     """Topics by name; the cluster is asked again after a minute.
 
     A topic that we may not even describe counts as missing.

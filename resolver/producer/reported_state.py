@@ -1,4 +1,7 @@
-"""How a transaction is to end, as a listener, the application or the producer says."""
+"""The state of a local transaction, as a listener, the application or the producer reports it.
+
+`call_listener` runs a listener's local transaction, or asks it the question of a check.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ _log = logging.getLogger(__name__)
 _MAX_REMARK = 500
 
 
-class Answer(NamedTuple):
-    """The end of a transaction, or the answer to a check; `remark` has a reason, if there is one.
+class ReportedState(NamedTuple):
+    """A state that an op carries: the end of a transaction, or the answer to a check.
 
-    A listener, the application or the producer gives it. An UNKNOWN has a remark if the listener
-    gave no usable answer.
+    `remark` has the reason if the listener gave no usable state: then the state is UNKNOWN. It also
+    has the reason of a rollback that the producer itself reports.
     """
 
     state: TransactionStatus
@@ -26,7 +29,7 @@ class Answer(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether the listener itself gave this answer."""
+        """Whether the listener itself reported this state."""
         return self.remark is None
 
 
@@ -40,7 +43,7 @@ def _warn(text: str, error: BaseException | None = None, /) -> None:
     _log.warning("%s", text, exc_info=error)
 
 
-def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> Answer:
+def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -> ReportedState:
     """Call a listener's method, for a local transaction or a check.
 
     None, an exception or anything that is no status becomes UNKNOWN. `ListenerGone` passes through.
@@ -51,20 +54,22 @@ def call_listener(method: Callable[..., Any], *args: Any, warn: Warns = _warn) -
         raise
     except Exception as error:
         return failure_of(method, error, warn)
-    return answer_to(method, return_value, warn)
+    return state_of(method, return_value, warn)
 
 
-def failure_of(method: Callable[..., Any], error: BaseException, warn: Warns = _warn) -> Answer:
+def failure_of(
+    method: Callable[..., Any], error: BaseException, warn: Warns = _warn
+) -> ReportedState:
     """Log an exception of a listener's method, and return UNKNOWN for it."""
     name = _name(method)
     warn(f"{name} failed; the state is UNKNOWN", error)
     return unknown(f"{name} raised {type(error).__name__}")
 
 
-def answer_to(method: Callable[..., Any], return_value: Any, warn: Warns = _warn) -> Answer:
+def state_of(method: Callable[..., Any], return_value: Any, warn: Warns = _warn) -> ReportedState:
     """Return the status that a listener's method returned; UNKNOWN if it is no status."""
     if isinstance(return_value, TransactionStatus):
-        return Answer(return_value)
+        return ReportedState(return_value)
     if inspect.iscoroutine(return_value):
         return_value.close()
     name = _name(method)
@@ -72,9 +77,9 @@ def answer_to(method: Callable[..., Any], return_value: Any, warn: Warns = _warn
     return unknown(f"{name} returned {type(return_value).__name__}, no TransactionStatus")
 
 
-def unknown(remark: str) -> Answer:
+def unknown(remark: str) -> ReportedState:
     """Return UNKNOWN with a reason, cut short: each op carries it as its remark."""
-    return Answer(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
+    return ReportedState(TransactionStatus.UNKNOWN, remark[:_MAX_REMARK])
 
 
 def _name(method: Callable[..., Any]) -> str:

@@ -16,32 +16,32 @@ from ...protocol import Names, decode_resolution
 from ...protocol.headers import headers_of
 from ...settings import Settings
 from .identity import Identity, given_up, identities, identity, identity_of
-from .packed import Decision, Output
+from .known_targets import KnownTargets
+from .packed import DecisionRecords, Output
 from .readback import EndHidden, Since, read_back
-from .targets import Targets
 
 logger = logging.getLogger(__name__)
 
 
-class Visible(NamedTuple):
+class VisibleRecords(NamedTuple):
     """The records of a batch that are visible."""
 
     identities: frozenset[Identity]
     names: Names
 
-    def keep_visible_ends(self, decisions: list[Decision]) -> list[Decision]:
+    def keep_visible_ends(self, decisions: list[DecisionRecords]) -> list[DecisionRecords]:
         """Keep visible ends: a delivered commit stays delivered, a given-up commit given up."""
         if not self.identities:
             return decisions
         return [self._with_visible_end(decision) for decision in decisions]
 
-    def rest(self, decisions: list[Decision]) -> list[Decision]:
+    def rest(self, decisions: list[DecisionRecords]) -> list[DecisionRecords]:
         """Return the records that are not visible yet."""
         return (
             [self._unwritten(decision) for decision in decisions] if self.identities else decisions
         )
 
-    def _with_visible_end(self, decision: Decision) -> Decision:
+    def _with_visible_end(self, decision: DecisionRecords) -> DecisionRecords:
         message = decision.message
         if message is None or decision.half_headers is None:
             return decision
@@ -51,9 +51,9 @@ class Visible(NamedTuple):
             return decision
         return decision.undeliverable("so it was found before", self.names)
 
-    def _unwritten(self, decision: Decision) -> Decision:
+    def _unwritten(self, decision: DecisionRecords) -> DecisionRecords:
         message, resolution, half_headers = decision
-        return Decision(
+        return DecisionRecords(
             None if message is None or self._has(message) else message,
             None if resolution is None or self._has(resolution) else resolution,
             half_headers,
@@ -63,22 +63,22 @@ class Visible(NamedTuple):
         return identity_of(message, self.names) in self.identities
 
 
-class VisibleReader:
+class VisibleRecordsReader:
     """Finds out which of a batch's records are visible."""
 
-    def __init__(self, settings: Settings, targets: Targets) -> None:
+    def __init__(self, settings: Settings, targets: KnownTargets) -> None:
         self._settings = settings
         self._names = Names(settings.topic_prefix)
         self._targets = targets
         self._hidden: set[str] = set()
 
-    def of(self, batch: int, decisions: list[Decision], seconds: float) -> Visible:
+    def of(self, batch: int, decisions: list[DecisionRecords], seconds: float) -> VisibleRecords:
         """Return the visible records of decisions.
 
         Raises `KafkaException` if Kafka does not tell them; it has `seconds` to tell offsets.
         """
         if not decisions:
-            return Visible(frozenset(), self._names)
+            return VisibleRecords(frozenset(), self._names)
         begun = time.monotonic()
         wanted = {own for decision in decisions for own in identities(decision, self._names)}
         try:
@@ -98,10 +98,10 @@ class VisibleReader:
                 batch,
                 len(visible),
             )
-        return Visible(visible, self._names)
+        return VisibleRecords(visible, self._names)
 
     def _read_back(
-        self, decisions: list[Decision], wanted: set[Identity], seconds: float
+        self, decisions: list[DecisionRecords], wanted: set[Identity], seconds: float
     ) -> set[Identity]:
         visible = set()
         for stored in read_back(self._settings, self._topics(decisions), seconds, self._hidden):
@@ -113,7 +113,7 @@ class VisibleReader:
                 visible.add(own)
         return visible
 
-    def _topics(self, decisions: list[Decision]) -> dict[str, Since]:
+    def _topics(self, decisions: list[DecisionRecords]) -> dict[str, Since]:
         """Return the partitions that can have the records, and the records' least timestamps."""
         self._targets.forget()  # an attempt has failed: leaders may have moved
         oldest = self._oldest(decisions)
@@ -129,7 +129,7 @@ class VisibleReader:
             logger.warning("not looked at: partition %d of %s has no leader", number, topic)
         return Since([n for n in range(target.partitions) if n not in target.leaderless], least)
 
-    def _oldest(self, decisions: list[Decision]) -> dict[str, int | None]:
+    def _oldest(self, decisions: list[DecisionRecords]) -> dict[str, int | None]:
         """Return the least timestamp (ms) that a record of the batch can have, by topic."""
         topics = {decision.message.topic for decision in decisions if decision.message}
         ours = {topic for topic in topics if self._is_ours(topic)}

@@ -43,7 +43,7 @@ class Narrow(NamedTuple):
     alone: Set[Output] = frozenset()
 
 
-class TransactionalProducer:
+class BatchProducer:
     """Writes each batch in a Kafka transaction; a newer producer of its id fences it.
 
     Kafka may take `stuck_seconds` to end the id's last transaction, and `answer_seconds` to answer.
@@ -96,7 +96,9 @@ class TransactionalProducer:
     def write(
         self, outputs: Iterable[Output], marker: Marker, narrow: Narrow, seconds: float
     ) -> None:
-        """Write a batch's records and the marker in one transaction; wait `seconds` for an answer.
+        """Write a batch's records and the marker in one Kafka transaction.
+
+        Each call to Kafka may take `seconds`. The flush may take longer while Kafka acknowledges.
 
         The marker goes last: if Kafka has the marker, it has all records. Raises `ProduceRefused`,
         `Stalled` or `KafkaException`; after that this producer is of no use any more.
