@@ -25,7 +25,7 @@ from .planned_settings import PlannedSettings
 from .queue_state import QueueState
 from .reader import Range, RangeReader
 from .source import RANGES
-from .step import Plan, QueueDecisions, ops_to_read, settle, step
+from .step import Plan, QueueDecisions, ops_to_read, settle_outcomes, step
 
 #: A batch's rows for delivery. Each queue with input has at least one row, a part of its decisions.
 #: `wake_at_ms` is when to wake the queue, in ms by the driver's clock; -1 is never. `fence_ops` is
@@ -93,7 +93,7 @@ class QueueProcessor(StatefulProcessor):
         offsets = np.array(initialState["offset"], np.int64)
         now = initialState["now_ms"]
         queue = self._slots.index(key[0])
-        self._state.apply(settle(self._state, queue, offsets, outcomes, fast, now))
+        self._state.apply(settle_outcomes(self._state, queue, offsets, outcomes, fast, now))
 
     def handleInputRows(
         self,

@@ -4,7 +4,7 @@ from .decisions import CheckCounts, CheckEvent, CheckSent, Ended, QueueDecisions
 from .plan import Plan, ops_to_read
 from .settings import StepSettings
 from .state.head import SEGMENT
-from .state.settled import settle
+from .state.settled import settle_outcomes
 from .state.store import Changes
 from .step import step
 
@@ -19,6 +19,6 @@ __all__ = [
     "QueueDecisions",
     "StepSettings",
     "ops_to_read",
-    "settle",
+    "settle_outcomes",
     "step",
 ]

@@ -60,7 +60,7 @@ class Driver:
         self.is_rebuild = True
         offsets = np.array(list(outcomes), np.int64)
         ended = (list(outcomes.values()), [offset in fast for offset in outcomes])
-        self._apply(self.code.settle(self.state, QUEUE, offsets, *ended, now_ms))
+        self._apply(self.code.settle_outcomes(self.state, QUEUE, offsets, *ended, now_ms))
         self.model.settle(outcomes, fast, now_ms)
 
     def _apply(self, changes: Changes) -> None:

@@ -3,7 +3,7 @@
 A third bit says that a half was committed fast. It is kept only in segments that have such a half:
 the others keep the form of older versions.
 
-`settle` takes the stored outcomes with which a rebuild starts.
+`settle_outcomes` takes the stored outcomes with which a rebuild starts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Settled:
         return codes
 
 
-def settle(
+def settle_outcomes(
     state: Mapping[str, bytes],
     queue: int,
     offsets: HalfOffsets,
