@@ -165,6 +165,11 @@ class Names:
         return f"{self.resolver}-{generation}" if generation else self.resolver
 
     @property
+    def ends_id(self) -> str:
+        """The transactional id of the records by which a rebuild proves where topics end."""
+        return f"{self.resolver}-ends"
+
+    @property
     def reader(self) -> str:
         """The consumer group of clients that only read: it commits nothing and has no members."""
         return f"{self.prefix}reader"

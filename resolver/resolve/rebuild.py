@@ -19,9 +19,8 @@ from ..protocol import Names
 from ..protocol import names as n
 from ..settings import Settings
 from .delivery.marker_group import MarkerGroup
+from .proven_ends import OffsetsByTopic, proven_ends
 
-#: End offsets by topic and partition.
-EndOffsetsByTopic = dict[str, dict[str, int]]
 #: `delivery` is that of `Resolution`.
 OUTCOMES = "queue int, offset long, outcome string, delivery string"
 
@@ -68,24 +67,21 @@ def _has_run(settings: Settings) -> bool:
         group.close()
 
 
-def rebuild_ends(settings: Settings) -> EndOffsetsByTopic:
-    """Return the end offsets of the halves and outcomes that a rebuild compares."""
+def rebuild_ends(settings: Settings) -> OffsetsByTopic:
+    """Return the end offsets of the halves and outcomes that a rebuild compares.
+
+    Call it after the takeover: from then on no other resolver adds outcomes.
+    """
     names = Names(settings.topic_prefix)
-    # Under `read_committed`, every outcome below the end offset can be read.
     consumer = Consumer(reader_config(settings))
     try:
-        return {
-            topic: {
-                str(partition): _watermarks(consumer, topic, partition)[1]
-                for partition in _partitions(consumer, topic)
-            }
-            for topic in (names.half, names.resolution)
-        }
+        topics = (names.half, names.resolution)
+        return proven_ends(settings, {topic: _partitions(consumer, topic) for topic in topics})
     finally:
         consumer.close()
 
 
-def outcomes(spark: SparkSession, settings: Settings, end_offsets: EndOffsetsByTopic) -> DataFrame:
+def outcomes(spark: SparkSession, settings: Settings, end_offsets: OffsetsByTopic) -> DataFrame:
     """Return `OUTCOMES` before these end offsets, of halves that the half topic has, or has had.
 
     A half topic that was made again, or that lost its last records, has or will have other halves
@@ -117,7 +113,7 @@ def outcomes(spark: SparkSession, settings: Settings, end_offsets: EndOffsetsByT
 
 
 def _records(
-    spark: SparkSession, settings: Settings, topic: str, end_offsets: EndOffsetsByTopic
+    spark: SparkSession, settings: Settings, topic: str, end_offsets: OffsetsByTopic
 ) -> DataFrame:
     options = {
         **spark_batch_options(settings),
