@@ -362,7 +362,8 @@ def test_a_rebuild_is_refused_where_too_few_replicas_are_in_sync(
     topic = Names(settings.topic_prefix).resolution
     entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
     config = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin_client(settings).incremental_alter_configs([config])[config].result(PATIENCE_SECONDS)
+    admin = admin_client(settings)
+    admin.incremental_alter_configs([config])[config].result(PATIENCE_SECONDS)
     with pytest.raises(ResolverError, match="can't be proved"):
         rebuild_ends(settings)
 
