@@ -41,7 +41,7 @@ from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.resolve.delivery.packed import DecisionRecords, Output
-from resolver.resolve.rebuild import ensure_all_topics, rebuild_ends, refuse_gaps
+from resolver.resolve.rebuild import ensure_all_topics, refuse_gaps
 from resolver.settings import Settings
 from resolver.spark.points import Point
 from tests.support.patience import PATIENCE_SECONDS, wait_until
@@ -330,42 +330,6 @@ def test_a_rebuild_is_refused_where_outcomes_of_halves_may_be_gone(settings: Set
         deleted.result(PATIENCE_SECONDS)
     with pytest.raises(ResolverError, match="may be gone"):
         refuse_gaps(settings)
-
-
-def test_a_rebuild_believes_no_leader_that_was_cut_off(
-    settings: Settings, deliveries: Deliveries, real: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Such a leader reports the end of before: outcomes behind it would be delivered again."""
-
-    class CutOff(Consumer):
-        def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-            return 0, 0
-
-    monkeypatch.setattr("resolver.resolve.rebuild.Consumer", CutOff)
-    names, now_ms = Names(settings.topic_prefix), time.time_ns() // 1_000_000
-    delivery = deliveries("checkpoint")
-    delivery.start(is_new=True)
-    decided = [commit(real, offset, now_ms, names) for offset in range(3)]
-    delivery.deliver(0, [msgpack.packb(decided)])
-    ends = rebuild_ends(settings)
-    assert int(ends[names.resolution]["0"]) >= len(decided)
-    assert ends[names.half].keys() == {"0"}
-    assert len(values(settings, names.resolution)) == len(decided)  # no reader sees its records
-
-
-def test_a_rebuild_is_refused_where_too_few_replicas_are_in_sync(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No leader could prove that it has all outcomes."""
-    monkeypatch.setattr("resolver.resolve.proven_ends._ATTEMPT_SECONDS", 2.0)
-    monkeypatch.setattr("resolver.resolve.proven_ends._ALL_SECONDS", 0.0)
-    topic = Names(settings.topic_prefix).resolution
-    entry = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
-    config = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = admin_client(settings)
-    admin.incremental_alter_configs([config])[config].result(PATIENCE_SECONDS)
-    with pytest.raises(ResolverError, match="can't be proved"):
-        rebuild_ends(settings)
 
 
 def test_outcomes_that_are_gone_are_not_made_anew_without_a_word(
