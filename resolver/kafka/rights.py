@@ -136,7 +136,8 @@ def _resolver(principal: str, names: Names, real: list[str], settings: Settings)
     yield from _may(principal, AclOperation.DESCRIBE_CONFIGS, _TOPIC, *described)
     if settings.create_check_topics:
         yield from _may(principal, AclOperation.CREATE, _TOPIC, checks)
-    # Its own ids, one for each generation; and those of the groups' producers, to revoke them.
+    # Its own ids, one for each generation and one for a rebuild; and those of the groups'
+    # producers, to revoke them.
     ids = (names.resolver + ANY, names.fast_ids + ANY)
     yield from _may(principal, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, *ids)
     yield from _may(principal, AclOperation.READ, _GROUP, names.resolver)

@@ -176,6 +176,9 @@ class _Writer:
 
         def taken(number: int) -> Callable[[KafkaError | None, Any], None]:
             def take(error: KafkaError | None, message: Any) -> None:
+                if error is None and message.offset() is None:
+                    # A retry met an earlier success, whose offset the broker does not know.
+                    error = KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
                 if error is not None:
                     errors.append(error)
                 else:

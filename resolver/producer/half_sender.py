@@ -48,7 +48,7 @@ class SentHalf:
     def take_answer(self, error: Any, message: Any) -> None:
         if error is not None:
             self.error = KafkaException(error)
-        elif message.offset() < 0:
+        elif message.offset() is None:
             # A retry met an earlier success, whose offset the broker does not know: without an
             # offset no op can end the half.
             self.error = KafkaException(KafkaError(KafkaError.DUPLICATE_SEQUENCE_NUMBER))

@@ -1,7 +1,7 @@
 """Publishes ops: the application's ends and the agent's answers. Hooks see each of them.
 
-No caller waits. A `Packer` (`op_pack.py`) has a `Pack` for each queue, state, origin and remark. It
-collects ends until it is full or has lingered. A thread sends each pack as one op, through
+No caller waits. A `Packer` (`op_pack.py`) has a `Pack` for each queue, state, origin and remark. A
+pack collects ends until it is full or has lingered. A thread sends each pack as one op, through
 `connection.py`. The op says the state once, then the half offsets and the transaction ids.
 
 Next station: `resolver/resolve/source.py` plans on the driver which stored halves and ops are read.

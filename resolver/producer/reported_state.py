@@ -1,6 +1,6 @@
 """The state of a local transaction, as a listener, the application or the producer reports it.
 
-`call_listener` runs a listener's local transaction, or asks it the question of a check.
+`call_listener` runs a listener's local transaction, or asks the listener about a check.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MAX_REMARK = 500
 class ReportedState(NamedTuple):
     """A state that an op carries: the end of a transaction, or the answer to a check.
 
-    `remark` has the reason if the listener gave no usable state: then the state is UNKNOWN. It also
-    has the reason of a rollback that the producer itself reports.
+    `remark` has the reason of a state that the producer itself reports: UNKNOWN if the listener
+    gave no usable state, or the rollback of a send that was given up.
     """
 
     state: TransactionStatus
@@ -29,7 +29,7 @@ class ReportedState(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether the listener itself reported this state."""
+        """Whether the listener or the application reported this state."""
         return self.remark is None
 
 

@@ -12,7 +12,7 @@ from resolver.protocol.names import MAX_OP_ELEMENTS
 NAMES = Names("tx.")
 
 
-def half_at(queue: int, offset: int) -> StoredHalf:
+def stored_half(queue: int, offset: int) -> StoredHalf:
     half = Half(
         f"t-{queue}-{offset}", "orders", "orders.placed", 17, b"key", b"body",
         [("a", b"1"), ("a", None)], 1, 9, NAMES.fast_id("orders", "f"),
@@ -33,7 +33,7 @@ def written(*halves: StoredHalf, op_max_bytes: int = 1_000_000) -> tuple[list[Re
 
 
 def test_messages_are_what_the_resolver_would_deliver_in_the_order_of_the_commits() -> None:
-    halves = [half_at(1, 7), half_at(0, 3), half_at(1, 2)]
+    halves = [stored_half(1, 7), stored_half(0, 3), stored_half(1, 2)]
     messages, _ = written(*halves)
     assert messages == [commit_record(at) for at in halves]
     assert messages[0].timestamp_ms == 1_700_000_000_123
@@ -42,7 +42,7 @@ def test_messages_are_what_the_resolver_would_deliver_in_the_order_of_the_commit
 
 
 def test_each_queue_has_an_op_that_says_what_is_delivered() -> None:
-    _, ops = written(half_at(1, 7), half_at(0, 3), half_at(1, 2))
+    _, ops = written(stored_half(1, 7), stored_half(0, 3), stored_half(1, 2))
     assert [[element.offset for element in op.elements] for op in ops] == [[7, 2], [3]]
     for op in ops:
         assert (op.state.value, op.group, op.delivered) == ("COMMIT_MESSAGE", "orders", True)
@@ -55,7 +55,9 @@ def test_each_queue_has_an_op_that_says_what_is_delivered() -> None:
 )
 def test_ops_are_as_large_as_may_be(op_max_bytes: int, sizes: list[int] | None) -> None:
     count = 2 * MAX_OP_ELEMENTS + 2
-    _, ops = written(*(half_at(0, number) for number in range(count)), op_max_bytes=op_max_bytes)
+    _, ops = written(
+        *(stored_half(0, number) for number in range(count)), op_max_bytes=op_max_bytes
+    )
     assert [element.offset for op in ops for element in op.elements] == list(range(count))
     assert sizes in (None, [len(op.elements) for op in ops])
     assert max(len(op.to_value()) for op in ops) <= op_max_bytes

@@ -127,8 +127,8 @@ def _ended(
     ended = []
     halves = pending.halves(rows, is_fast)
     each = zip(halves, elements.op_index.tolist(), *counts, is_fast.tolist(), strict=True)
-    for stored_half, op, checks, answered, by_producer in each:
-        stored_op = elements.ops[op]
+    for stored_half, op_index, checks, answered, by_producer in each:
+        stored_op = elements.ops[op_index]
         outcome, source = _OUTCOMES[_CODES[stored_op.op.state]], _source(stored_op)
         transaction = Ended(
             stored_half,
