@@ -94,7 +94,7 @@ BLOCKS: dict[str, list[tuple[str, Run | Alike | Not]]] = {
         ("spark-sql --packages io.delta:delta-spark_4.2_2.", HOUR),
     ],
     "docs/design.md": [
-        ("┌──────── foreachBatch on the driver ────────┐", DRAWING),
+        ("┌─ foreachBatch on the driver ──────────┐", DRAWING),
     ],
     "docs/examples/README.md": [
         ('psql "$DATABASE_URL" --file schema.sql', LANGUAGES),
