@@ -29,7 +29,7 @@ from .offset_answers import LATEST, OffsetAnswer, offset_answers
 
 logger = logging.getLogger(__name__)
 
-#: Offsets by topic and partition, as Spark's Kafka source writes them.
+#: Offsets by topic and partition number, as Spark's Kafka source writes them.
 QueueOffsets = dict[str, dict[str, int]]
 
 #: Time in seconds for all partitions to answer, where none may be left out.

@@ -19,13 +19,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ..errors import ResolverError
 from ..kafka.clients import LEADER_OPTIONS, PROMPT_OPTIONS, client_config, reader_config
+from ..kafka.end_offsets import QueueOffsets
 from ..protocol import Names, fence_record
 from ..settings import Settings
 
 logger = logging.getLogger(__name__)
-
-#: Offsets by topic and partition.
-OffsetsByTopic = dict[str, dict[str, int]]
 
 #: Time in seconds for each step of an attempt. A client stays with a coordinator that was cut off,
 #: so each attempt has a new client.
@@ -46,7 +44,7 @@ _LASTING = dict.fromkeys(
 ) | {KafkaError._INVALID_ARG: "mend the options of [kafka], and start again"}
 
 
-def proven_ends(settings: Settings, partitions: Mapping[str, Collection[int]]) -> OffsetsByTopic:
+def proven_ends(settings: Settings, partitions: Mapping[str, Collection[int]]) -> QueueOffsets:
     """Return, for each partition, an offset above all that was committed before this call.
 
     All before it can be read under `read_committed`. `partitions` has the partition numbers by
@@ -70,7 +68,7 @@ def proven_ends(settings: Settings, partitions: Mapping[str, Collection[int]]) -
     return ends
 
 
-def _proven(settings: Settings, partitions: Mapping[str, Collection[int]]) -> OffsetsByTopic:
+def _proven(settings: Settings, partitions: Mapping[str, Collection[int]]) -> QueueOffsets:
     give_up_at = time.monotonic() + _ALL_SECONDS
     while True:
         try:
@@ -87,9 +85,9 @@ def _proven(settings: Settings, partitions: Mapping[str, Collection[int]]) -> Of
         time.sleep(_PAUSE_SECONDS)
 
 
-def _written(settings: Settings, partitions: Mapping[str, Collection[int]]) -> OffsetsByTopic:
+def _written(settings: Settings, partitions: Mapping[str, Collection[int]]) -> QueueOffsets:
     """Write a record to each partition, and return the records' offsets."""
-    ends: OffsetsByTopic = {topic: {} for topic in partitions}
+    ends: QueueOffsets = {topic: {} for topic in partitions}
     errors: list[KafkaError] = []
 
     def note(error: KafkaError | None, message: Message) -> None:
@@ -125,14 +123,14 @@ def _written(settings: Settings, partitions: Mapping[str, Collection[int]]) -> O
     return ends
 
 
-def _missing(partitions: Mapping[str, Collection[int]], ends: OffsetsByTopic) -> Iterator[str]:
+def _missing(partitions: Mapping[str, Collection[int]], ends: QueueOffsets) -> Iterator[str]:
     for topic, numbers in partitions.items():
         for number in numbers:
             if str(number) not in ends[topic]:
                 yield f"partition {number} of {topic}"
 
 
-def _hidden(settings: Settings, ends: OffsetsByTopic) -> Iterator[str]:
+def _hidden(settings: Settings, ends: QueueOffsets) -> Iterator[str]:
     """Yield partitions whose records before the end can't all be read, by a new client.
 
     A client in use may stay with a leader that was cut off.

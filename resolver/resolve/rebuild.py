@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ..errors import ResolverError
 from ..kafka.clients import admin_client, reader_config, spark_batch_options
+from ..kafka.end_offsets import QueueOffsets
 from ..kafka.oldest import Oldest, oldest_records
 from ..kafka.topic_admin import existing_topics
 from ..kafka.topics import ensure_topics
@@ -19,7 +20,7 @@ from ..protocol import Names
 from ..protocol import names as n
 from ..settings import Settings
 from .delivery.marker_group import MarkerGroup
-from .proven_ends import OffsetsByTopic, proven_ends
+from .proven_ends import proven_ends
 
 #: `delivery` is that of `Resolution`.
 OUTCOMES = "queue int, offset long, outcome string, delivery string"
@@ -67,7 +68,7 @@ def _has_run(settings: Settings) -> bool:
         group.close()
 
 
-def rebuild_ends(settings: Settings) -> OffsetsByTopic:
+def rebuild_ends(settings: Settings) -> QueueOffsets:
     """Return the end offsets of the halves and outcomes that a rebuild compares.
 
     Call it after the takeover: from then on no other resolver adds outcomes.
@@ -81,7 +82,7 @@ def rebuild_ends(settings: Settings) -> OffsetsByTopic:
         consumer.close()
 
 
-def outcomes(spark: SparkSession, settings: Settings, end_offsets: OffsetsByTopic) -> DataFrame:
+def outcomes(spark: SparkSession, settings: Settings, end_offsets: QueueOffsets) -> DataFrame:
     """Return `OUTCOMES` before these end offsets, of halves that the half topic has, or has had.
 
     A half topic that was made again, or that lost its last records, has or will have other halves
@@ -113,7 +114,7 @@ def outcomes(spark: SparkSession, settings: Settings, end_offsets: OffsetsByTopi
 
 
 def _records(
-    spark: SparkSession, settings: Settings, topic: str, end_offsets: OffsetsByTopic
+    spark: SparkSession, settings: Settings, topic: str, end_offsets: QueueOffsets
 ) -> DataFrame:
     options = {
         **spark_batch_options(settings),

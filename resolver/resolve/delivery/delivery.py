@@ -216,7 +216,7 @@ class Delivery:
             marker = self._reconnect(seconds)
             if self._has_succeeded(batch, marker):
                 return
-        # In a new batch, the next calls change no commit that its topic can take.
+        # A new batch's commits pass these steps unchanged, unless their topic takes none.
         self._check_topics.make_missing(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
