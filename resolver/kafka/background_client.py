@@ -68,9 +68,9 @@ class BackgroundClient:
         """Forget all questions and answers."""
         self._futures = {}
 
-    def wait(self) -> None:
-        """Wait until all have answered, or its time is up."""
-        wait_for(self._pending(), max(0.0, self._until - self._monotonic()))
+    def wait(self, seconds: float = float("inf")) -> None:
+        """Wait until all have answered, or its time is up, for `seconds` at most."""
+        wait_for(self._pending(), min(seconds, max(0.0, self._until - self._monotonic())))
 
     def answers(self) -> dict[QueuePartition, OffsetAnswer]:
         """Return the answers so far; raises `ResolverError` as `EndOffsets.after` does."""

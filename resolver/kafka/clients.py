@@ -37,8 +37,9 @@ PROMPT_OPTIONS = {
     "reconnect.backoff.max.ms": 1_000,
 }
 
-#: Options by which a producer asks every 2 s who leads. A leader that was cut off from the other
-#: brokers takes records, and acknowledges none. By default the producer hears of a later leader
+#: Options by which a client asks every 2 s who leads. By default a client that was idle while a
+#: leader died hears of the next leader only after its first failure. And a leader that was cut off
+#: from the other brokers takes records, and acknowledges none: the producer hears of a later leader
 #: after one or two time-outs. Without the second option librdkafka would forget a topic after 6 s;
 #: by default it does so after 15 minutes.
 LEADER_OPTIONS = {"topic.metadata.refresh.interval.ms": 2_000, "metadata.max.age.ms": 900_000}

@@ -6,7 +6,8 @@ background, new clients ask for this queue until one gets an answer. So no later
 
 A leader that was cut off from the other brokers still answers, and knows no new records. So a new
 client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
-by chance who leads: `bootstrap_servers` has to name several. After a start such a leader may end
+by chance who leads: `bootstrap_servers` has to name several. After a batch that took longer than
+that, leaders may have moved: planning waits for the new client. After a start such a leader may end
 before the plan's start: for two minutes that is not taken for a loss.
 """
 
@@ -135,6 +136,7 @@ class EndOffsets:
         self._seconds = _ANSWER_SECONDS
         self._left_out: dict[str, _LeftOut] = {}
         self._look_at = monotonic() + _LEADERS_SECONDS
+        self._planned_at = monotonic()
         self._start: QueueOffsets = {}  # of the plan
         # The last leader's epoch, and since when a former leader answers, by topic and queue.
         self._epochs: dict[QueuePartition, int] = {}
@@ -173,12 +175,21 @@ class EndOffsets:
         """Take what new clients have found in the background; return the queues to ask for."""
         self._take_answers()
         self._try()
-        # Wait only if all queues are left out: no other queue is held up then.
-        if self._new_client is not None and len(self._left_out) == len(queues):
-            self._new_client.wait()
-            self._take_answers()
+        if self._new_client is not None:
+            # Wait for all of its time only if all queues are left out: no other is held up then.
+            if len(self._left_out) == len(queues):
+                self._new_client.wait()
+                self._take_answers()
+            elif self._is_long_ago():
+                self._new_client.wait(_ANSWER_SECONDS)
+                self._take_answers()
+        self._planned_at = self._monotonic()
         self._warn()
         return [queue for queue in queues if queue not in self._left_out]
+
+    def _is_long_ago(self) -> bool:
+        """Whether leaders may have moved since the last plan: the client in use would not know."""
+        return self._monotonic() > self._planned_at + _LEADERS_SECONDS
 
     def _take_answers(self) -> None:
         """Take what a new client has found, unless it has asked a leader that was cut off."""

@@ -26,6 +26,9 @@ from .vital_thread import VitalThread
 
 _KEEP_ALIVE_SECONDS = 3_600.0
 _LOOK_SECONDS = 5.0
+#: Seconds in which Kafka has to tell the marker. A coordinator that is silent would hold up a batch
+#: for longer, and this thread's fences too.
+_MARKER_SECONDS = 1.0
 _PARKED_SECONDS = 1.0
 _QUEUES_SECONDS = 60.0
 
@@ -128,7 +131,7 @@ class FenceTimer(VitalThread):
         yield fence_record(self._names.op, queue)
 
     def _look_after_the_marker(self) -> None:
-        if self._delivery.replaced():
+        if self._delivery.replaced(_MARKER_SECONDS):
             raise Replaced(f"another resolver took over {self._prefix}*")
         self._delivery.keep_alive(_KEEP_ALIVE_SECONDS)
 

@@ -35,6 +35,9 @@ from .revocation_reports import Revoked
 from .revoker import Revoker
 from .stuck import StuckWatch
 
+#: Seconds in which Kafka has to tell whether another resolver has taken over.
+_MARKER_SECONDS = 30.0
+
 
 class Resolve:
     """The running job: the query, and beside it on the driver its delivery and threads."""
@@ -131,7 +134,7 @@ class Resolve:
             return
         # A resolver that took over with this checkpoint writes Spark's logs too. The query may
         # fail because of that before this resolver looks at the marker.
-        if self._delivery.replaced():
+        if self._delivery.replaced(_MARKER_SECONDS):
             raise Replaced(f"another resolver took over {self._settings.topic_prefix}*")
         raise self._query_failed(failure) from failure
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ..errors import ResolverError
-from ..kafka.clients import reader_config
+from ..kafka.clients import LEADER_OPTIONS, reader_config
 from ..protocol import Names, StoredRecord
 from ..protocol.headers import headers_of
 from ..settings import Settings
@@ -81,6 +81,7 @@ class RangeReader:
         self._patience_seconds = patience_seconds
         self._names = Names(settings.topic_prefix)
         ours: dict[str, Any] = {
+            **LEADER_OPTIONS,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "check.crcs": True,

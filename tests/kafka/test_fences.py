@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ from resolver.resolve.fences import FenceTimer
 from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import end_offsets
+
+from .kafka_proxy import OFFSET_FETCH, Fate
+from .network import Network
+
+#: Looks at a silent marker, one before each fence. Half a minute for each would take too long.
+LOOKS = 60
 
 
 def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
@@ -45,6 +52,30 @@ def test_a_fence_that_was_not_stored_is_sent_again_by_a_new_client(
             os.kill(halted.pid, signal.SIGCONT)
             timer.stop()
             delivery.close()
+    assert not failures
+
+
+def test_fences_go_on_while_nobody_tells_the_marker(
+    kafka: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator may have been halted, or cut off."""
+    monkeypatch.setattr("resolver.resolve.fences._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("resolver.resolve.fences._MARKER_SECONDS", 0.1)
+    failures: list[TxResolverError] = []
+    with closing(Network(kafka, prefix)) as network, closing(network.delivery()) as delivery:
+        delivery.start(is_new=True)
+        network.judge = lambda request, _frame: (
+            Fate.HOLD_SILENTLY if request == OFFSET_FETCH else Fate.FORWARD
+        )
+        timer = FenceTimer(_settings(kafka, prefix), delivery, "secret", failures.append)
+        before = _fences(network.settings)
+        timer.start()
+        try:
+            timer.set(0, 0)
+            wait_until(lambda: _fences(network.settings) >= before + LOOKS)
+        finally:
+            timer.stop()
+    assert network.proxy.held
     assert not failures
 
 

@@ -170,6 +170,17 @@ def test_a_new_client_finds_a_later_leader(
     assert "left out" not in caplog.text
 
 
+def test_after_a_long_batch_a_plan_waits_for_a_later_leader(
+    plans: Plans, leaders: list[Leader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a batch is held up by a leader that died, another one is elected."""
+    leaders[0].lacks = 1
+    wait_until(lambda: plans.next(plans.nothing) == plans.up_to(1, 0))
+    leaders.append(Leader(epoch=6))
+    monkeypatch.setattr("resolver.kafka.end_offsets._LEADERS_SECONDS", PATIENCE_SECONDS)
+    assert plans.next(plans.nothing, 2 * PATIENCE_SECONDS) == plans.all
+
+
 @pytest.mark.parametrize(
     ("error", "left_out"),
     [

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from ...kafka.clients import PROMPT_OPTIONS, client_config
+from ...kafka.clients import LEADER_OPTIONS, PROMPT_OPTIONS, client_config
 from ...kafka.epoch import RETRY_OPTIONS, Epoch
 from ...protocol import Names
 from ...protocol.partitioner import PARTITIONER
@@ -67,6 +67,7 @@ class BatchProducer:
         ours: dict[str, Any] = {
             **RETRY_OPTIONS,
             **PROMPT_OPTIONS,
+            **LEADER_OPTIONS,
             "transactional.id": Names(settings.topic_prefix).transactional_id(generation),
             "transaction.timeout.ms": settings.kafka_transaction_timeout_ms,
             "enable.idempotence": True,

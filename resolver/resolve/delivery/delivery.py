@@ -353,11 +353,14 @@ class Delivery:
             self._notices.warn()
             self.activity.tell()
 
-    def replaced(self) -> bool:
-        """Whether another resolver has taken over; False while Kafka can't tell."""
+    def replaced(self, seconds: float) -> bool:
+        """Whether another resolver has taken over; False if Kafka does not tell in `seconds`.
+
+        Batches wait meanwhile.
+        """
         with self._lock:
             try:
-                marker = self._current.group.read()
+                marker = self._current.group.read(seconds)
             except KafkaException:
                 return False
             return marker is not None and marker.instance != self._marker.instance

@@ -113,9 +113,12 @@ class MarkerGroup:
             marker = self._decoded(self._committed(consumer))
         return 0 if marker is None else marker.generation
 
-    def read(self) -> Marker | None:
-        """Return the marker; None if none was ever written. Raises `KafkaException`."""
-        return self._decoded(self._committed(self._consumer))
+    def read(self, seconds: float = _TIMEOUT_SECONDS) -> Marker | None:
+        """Return the marker; None if none was ever written.
+
+        Raises `KafkaException`, also if Kafka does not tell the marker within `seconds`.
+        """
+        return self._decoded(self._committed(self._consumer, seconds))
 
     def _decoded(self, committed: TopicPartition) -> Marker | None:
         if committed.offset < 0:
@@ -172,12 +175,12 @@ class MarkerGroup:
             for number in partitions
         )
 
-    def _committed(self, consumer: Consumer) -> TopicPartition:
-        until = time.monotonic() + _TIMEOUT_SECONDS
+    def _committed(self, consumer: Consumer, seconds: float = _TIMEOUT_SECONDS) -> TopicPartition:
+        until, request_seconds = time.monotonic() + seconds, min(seconds, _REQUEST_SECONDS)
         while True:
             try:
                 partition = TopicPartition(self._topic, 0)
-                committed = consumer.committed([partition], timeout=_REQUEST_SECONDS)[0]
+                committed = consumer.committed([partition], timeout=request_seconds)[0]
                 if committed.error is not None:
                     raise KafkaException(committed.error)
                 return committed
