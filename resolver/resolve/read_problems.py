@@ -17,10 +17,10 @@ REBUILD = "start with --rebuild, on a new checkpoint, to go on with what is left
 SEE_BROKER = "see that its broker is up, and start again"
 SEE_LOSS = f"if it has lost its last records, transactions may be lost: {REBUILD}"
 
-#: Seconds without a record after which a new client asks; each next client has half as long again.
+#: Seconds without a record after which a new client asks; each next client has a quarter more.
 #: A new client does not wait for a silent connection's answer, nor for a leader that has moved.
 #: A client whose broker has just started may forget the broker (librdkafka's issue 5301).
-_NEXT_CLIENT_SECONDS, _GROWTH = 1.0, 1.5
+_NEXT_CLIENT_SECONDS, _GROWTH = 1.0, 1.25
 #: Time in seconds for a leader to tell a partition's first offset. A new client asks after it.
 _FIRST_SECONDS = 1.0
 
@@ -106,7 +106,7 @@ class Silence:
         return time.monotonic() - self._since
 
     def is_time_for_another_client(self) -> bool:
-        """Whether the last client has had its time; the next client has half as long again."""
+        """Whether the last client has had its time; the next client has a quarter more."""
         if self.seconds() <= self._next_client_after:
             return False
         self._step *= _GROWTH

@@ -220,7 +220,7 @@ def test_delivery_waits_long_for_a_slow_kafka_but_not_after_a_failure(
 ) -> None:
     """After failures that last, the next one would hold up delivery for a minute."""
     monkeypatch.setattr("resolver.resolve.delivery.attempts._ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr("resolver.resolve.delivery.attempts._PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr("resolver.resolve.delivery.attempts._MOST_PAUSE_SECONDS", 0.1)
     # So that a busy machine parks no topic.
     monkeypatch.setattr("resolver.resolve.delivery.batch_producer._NEXT_SHARE", 60.0)
     failures: list[int] = []

@@ -12,9 +12,10 @@ from ...errors import DeliveryError
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which failed attempts are repeated, and seconds between two attempts.
+#: Seconds for which failed attempts are repeated.
 _RETRY_SECONDS = 600.0
-_PAUSE_SECONDS = 1.0
+#: Pause in seconds after the first failure, and the limit: each further pause is twice as long.
+_PAUSE_SECONDS, _MOST_PAUSE_SECONDS = 0.1, 1.0
 #: Seconds that an attempt waits for a coordinator's answer. A new client notices at once that a
 #: coordinator is gone. Each further attempt waits twice as long, up to the second number: Kafka may
 #: be slow.
@@ -31,6 +32,7 @@ class Attempts:
 
     def __init__(self, batch: int, seconds: float, closing: threading.Event) -> None:
         self.seconds = seconds
+        self._pause_seconds = _PAUSE_SECONDS
         self._batch = batch
         self._closing = closing
         self._give_up_at = time.monotonic() + _RETRY_SECONDS
@@ -56,7 +58,8 @@ class Attempts:
                 "kafka_transaction_timeout_ms",
             ) from error
         logger.warning("%s; trying again", failure)
-        self._closing.wait(_PAUSE_SECONDS)
+        self._closing.wait(self._pause_seconds)
+        self._pause_seconds = min(2 * self._pause_seconds, _MOST_PAUSE_SECONDS)
 
 
 def _was_ended(error: Exception) -> bool:

@@ -40,9 +40,11 @@ _PATIENCE_SECONDS = 15.0
 #: transaction ends. A client that begins behind an open transaction is shown no end: the longest
 #: wait counts.
 _NEW_CLIENT_SECONDS = 2.0
-#: Further clients that ask for offsets, the least time in seconds that a client has, and the pause
-#: before the next one asks.
-_FURTHER_CLIENTS, _LEAST_SECONDS, _PAUSE_SECONDS = 2, 1.0, 0.1
+#: Shares of the time that clients have to ask for offsets, one after the other. A client that asked
+#: a moment too soon stays with leaders that have died: so the first one has the least.
+_SHARES = (1 / 6, 1 / 3, 1 / 2)
+#: The least time in seconds that a client has, and the pause before the next one asks.
+_LEAST_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
 _CHUNK_RECORDS = 10_000
 _CHUNK_SECONDS = 0.5
 
@@ -108,15 +110,14 @@ def _bounds(
     A client that fails is followed by a new one. A client that asked a broker that was cut off,
     and then another one, finds no leader of some partitions.
     """
-    give_up_at = time.monotonic() + seconds
-    for _ in range(_FURTHER_CLIENTS):
+    *first, last = (max(_LEAST_SECONDS, share * seconds) for share in _SHARES)
+    for of_client in first:
         try:
-            half_of_time = (give_up_at - time.monotonic()) / 2
-            return _told_bounds(settings, topics, max(_LEAST_SECONDS, half_of_time))
+            return _told_bounds(settings, topics, of_client)
         except (KafkaException, FutureTimeout) as error:
             logger.info("a new client asks where records begin and end: %s", repr(error))
             time.sleep(_PAUSE_SECONDS)
-    return _told_bounds(settings, topics, max(_LEAST_SECONDS, give_up_at - time.monotonic()))
+    return _told_bounds(settings, topics, last)
 
 
 def _told_bounds(
@@ -196,7 +197,10 @@ def _from_new_client(
         too_early: set[TopicPartition] = set()  # where the leader asked shows no more
         moved_at = time.monotonic()
         while unread:
-            for message in consumer.consume(_CHUNK_RECORDS, _CHUNK_SECONDS):
+            # `consume` waits for the full number: wait for one record, then take those fetched.
+            messages = consumer.consume(1, _CHUNK_SECONDS)
+            messages += consumer.consume(_CHUNK_RECORDS, 0)
+            for message in messages:
                 partition = TopicPartition(message.topic() or "", message.partition() or 0)
                 error = message.error()
                 if error is None:
