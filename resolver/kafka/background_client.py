@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
@@ -68,9 +68,13 @@ class BackgroundClient:
         """Forget all questions and answers."""
         self._futures = {}
 
-    def wait(self, seconds: float = float("inf")) -> None:
-        """Wait until all have answered, or its time is up, for `seconds` at most."""
-        wait_for(self._pending(), min(seconds, max(0.0, self._until - self._monotonic())))
+    def wait(self, seconds: float = float("inf"), besides: Collection[str] = ()) -> None:
+        """Wait until all have answered, or its time is up; `seconds` at most.
+
+        The queues `besides` are not waited for.
+        """
+        left = max(0.0, self._until - self._monotonic())
+        wait_for(self._pending(besides), min(seconds, left))
 
     def answers(self) -> dict[QueuePartition, OffsetAnswer]:
         """Return the answers so far; raises `ResolverError` as `EndOffsets.after` does."""
@@ -80,5 +84,10 @@ class BackgroundClient:
             for answer in offset_answers(futures, 0.0)
         }
 
-    def _pending(self) -> list[Future[Any]]:
-        return [future for futures in self._futures.values() for future in futures.values()]
+    def _pending(self, besides: Collection[str] = ()) -> list[Future[Any]]:
+        return [
+            future
+            for (_, queue), futures in self._futures.items()
+            if queue not in besides
+            for future in futures.values()
+        ]

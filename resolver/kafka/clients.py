@@ -38,10 +38,10 @@ PROMPT_OPTIONS = {
 }
 
 #: Options by which a client asks every 2 s who leads. By default a client that was idle while a
-#: leader died hears of the next leader only after its first failure. And a leader that was cut off
-#: from the other brokers takes records, and acknowledges none: the producer hears of a later leader
-#: after one or two time-outs. Without the second option librdkafka would forget a topic after 6 s;
-#: by default it does so after 15 minutes.
+#: leader died hears of the next leader only after its first failure. A leader that was cut off from
+#: the other brokers takes records, and acknowledges none. By default the producer hears of a later
+#: leader after one or two time-outs. Without the second option librdkafka would forget a topic
+#: after 6 s; by default it does so after 15 minutes.
 LEADER_OPTIONS = {"topic.metadata.refresh.interval.ms": 2_000, "metadata.max.age.ms": 900_000}
 
 

@@ -6,9 +6,9 @@ background, new clients ask for this queue until one gets an answer. So no later
 
 A leader that was cut off from the other brokers still answers, and knows no new records. So a new
 client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
-by chance who leads: `bootstrap_servers` has to name several. After a batch that took longer than
-that, leaders may have moved: planning waits for the new client. After a start such a leader may end
-before the plan's start: for two minutes that is not taken for a loss.
+by chance who leads: `bootstrap_servers` has to name several. If the last plan was more than four
+seconds ago, leaders may have moved. Then planning waits for the new client. After a start such a
+leader may end before the plan's start: for two minutes that is not taken for a loss.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ QueueOffsets = dict[str, dict[str, int]]
 _ALL_SECONDS = 10.0
 #: Pause in seconds before partitions without an answer are asked for again.
 _PAUSE_SECONDS = 0.1
-#: Time in seconds for an answer. A plan waits for it, and with it all queues, but only once.
+#: Time in seconds for an answer. A plan waits for it, and with it all queues, but only once. It may
+#: also wait as long for a new client.
 _ANSWER_SECONDS = 1.0
 #: Time in seconds that answers may come after their request's time-out. Where one broker is silent,
 #: librdkafka hands out the answers of the others only then.
 _GRACE_SECONDS = 0.5
 #: Factor of a background client's time to the time of the last one, and the limit in seconds. A
 #: network on which connecting takes long needs more than the first client's time.
-_GROWTH, _MOST_SECONDS = 1.5, 10.0
+_GROWTH, _MOST_SECONDS = 1.25, 10.0
 #: Pause in seconds between new clients that look for later leaders, and the time that each has. The
 #: client in use won't do, however often it asks who leads: librdkafka asks the broker used last, so
-#: mostly the leader cut off.
+#: mostly the leader cut off. After a longer pause between plans, planning waits for a new client.
 _LEADERS_SECONDS = 4.0
 #: Time in seconds for which a leader is not believed that seems to have been replaced.
 _FORMER_SECONDS = 120.0
@@ -137,6 +138,7 @@ class EndOffsets:
         self._left_out: dict[str, _LeftOut] = {}
         self._look_at = monotonic() + _LEADERS_SECONDS
         self._planned_at = monotonic()
+        self._wait_seconds = _ANSWER_SECONDS  # for a new client, after a long pause
         self._start: QueueOffsets = {}  # of the plan
         # The last leader's epoch, and since when a former leader answers, by topic and queue.
         self._epochs: dict[QueuePartition, int] = {}
@@ -155,6 +157,7 @@ class EndOffsets:
         ops = self._ends(self._op, present)
         halves = self._ends(self._half, ops)
         self.leave_out(set(present) - halves.keys())
+        self._planned_at = self._monotonic()
         return {
             topic: {
                 queue: ends[queue] if queue in halves else before
@@ -168,6 +171,7 @@ class EndOffsets:
         since = self._monotonic() + seconds
         for queue in queues:
             self._left_out.setdefault(queue, _LeftOut(since, since + _WARN_AFTER_SECONDS))
+            self._wait_seconds = _ANSWER_SECONDS
             # Drop the answers from before: they would bring a queue back that is lost now.
             self._new_client = None
 
@@ -181,9 +185,10 @@ class EndOffsets:
                 self._new_client.wait()
                 self._take_answers()
             elif self._is_long_ago():
-                self._new_client.wait(_ANSWER_SECONDS)
-                self._take_answers()
-        self._planned_at = self._monotonic()
+                self._new_client.wait(self._wait_seconds, besides=self._left_out)
+                if not self._take_answers():
+                    # Kafka may be slow: then waiting for each new client would hold up all plans.
+                    self._wait_seconds /= 2
         self._warn()
         return [queue for queue in queues if queue not in self._left_out]
 
@@ -191,10 +196,13 @@ class EndOffsets:
         """Whether leaders may have moved since the last plan: the client in use would not know."""
         return self._monotonic() > self._planned_at + _LEADERS_SECONDS
 
-    def _take_answers(self) -> None:
-        """Take what a new client has found, unless it has asked a leader that was cut off."""
+    def _take_answers(self) -> bool:
+        """Take what a new client has found, unless it has asked a leader that was cut off.
+
+        Return whether it is known by now whom the client asks.
+        """
         if self._new_client is None:
-            return
+            return True
         # Take the answers even if the client's time is up: plans may be further apart than that.
         answers = self._answers_of(self._new_client)
         in_use = {
@@ -203,7 +211,7 @@ class EndOffsets:
             if queue not in self._left_out
         }
         if not in_use <= answers.keys() and not self._new_client.is_done():
-            return  # it is not known yet whom it asks about the queues that are in use
+            return False  # it is not known yet whom it asks about the queues that are in use
         is_later = any(
             answer.epoch > self._epochs.get(partition, answer.epoch)
             for partition, answer in answers.items()
@@ -220,6 +228,7 @@ class EndOffsets:
             self._new_client.forget()  # only another client may make a former leader believed
         if not self._left_out:
             self._new_client, self._seconds = None, _ANSWER_SECONDS
+        return True
 
     def _take_back(
         self, new_client: BackgroundClient, answered: Set[QueuePartition], is_later: bool

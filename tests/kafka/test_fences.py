@@ -25,7 +25,8 @@ from tests.support.reading import end_offsets
 from .kafka_proxy import OFFSET_FETCH, Fate
 from .network import Network
 
-#: Looks at a silent marker, one before each fence. Half a minute for each would take too long.
+#: Looks at a silent marker, one before each fence. Of half a minute each, which delivery allows
+#: elsewhere, they would take longer than the patience.
 LOOKS = 60
 
 

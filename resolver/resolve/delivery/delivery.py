@@ -216,7 +216,7 @@ class Delivery:
             marker = self._reconnect(seconds)
             if self._has_succeeded(batch, marker):
                 return
-        # A new batch's commits pass these steps unchanged, unless their topic takes none.
+        # A new batch's commits pass these steps unchanged, unless their topic takes none now.
         self._check_topics.make_missing(batch.decisions)
         diverted = self._parking.divert(batch.decisions, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)

@@ -29,7 +29,7 @@ _TIMEOUT_SECONDS = 30.0
 #: Seconds for which the first client asks to join, and their growth from one client to the next. A
 #: coordinator that was cut off from the other brokers lets nobody join, and a client stays with it.
 #: A group without members lets the first one wait for 3 s (`group.initial.rebalance.delay.ms`).
-_ASK_SECONDS, _GROWTH = 3.5, 1.5
+_ASK_SECONDS, _GROWTH = 3.5, 1.25
 #: Seconds for one request for the marker; the coordinator may have moved, and the next finds it.
 _REQUEST_SECONDS = 3.0
 _PAUSE_SECONDS = 0.1
@@ -176,8 +176,9 @@ class MarkerGroup:
         )
 
     def _committed(self, consumer: Consumer, seconds: float = _TIMEOUT_SECONDS) -> TopicPartition:
-        until, request_seconds = time.monotonic() + seconds, min(seconds, _REQUEST_SECONDS)
+        until = time.monotonic() + seconds
         while True:
+            request_seconds = min(_REQUEST_SECONDS, max(_PAUSE_SECONDS, until - time.monotonic()))
             try:
                 partition = TopicPartition(self._topic, 0)
                 committed = consumer.committed([partition], timeout=request_seconds)[0]

@@ -41,7 +41,7 @@ _PATIENCE_SECONDS = 15.0
 #: wait counts.
 _NEW_CLIENT_SECONDS = 2.0
 #: Shares of the time that clients have to ask for offsets, one after the other. A client that asked
-#: a moment too soon stays with leaders that have died: so the first one has the least.
+#: a moment too soon stays with leaders that have died. So the first client has the least time.
 _SHARES = (1 / 6, 1 / 3, 1 / 2)
 #: The least time in seconds that a client has, and the pause before the next one asks.
 _LEAST_SECONDS, _PAUSE_SECONDS = 1.0, 0.1
@@ -131,11 +131,8 @@ def _told_bounds(
         for number in since.partitions
     }
     admin = admin_client(settings)
-    begins = _offsets(admin, begin_specs, seconds)
-    ends = _offsets(admin, dict.fromkeys(begin_specs, _LATEST), seconds)
-    # librdkafka returns -1001, and no error, for a broker that did not answer.
-    if min(begins.values(), default=0) < _NO_RECORD or min(ends.values(), default=0) < 0:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a broker did not answer"))
+    begins = _offsets(admin, begin_specs, seconds, least=_NO_RECORD)
+    ends = _offsets(admin, dict.fromkeys(begin_specs, _LATEST), seconds, least=0)
     behind_all = 2**63 - 1
     return {
         partition: behind_all if begin == _NO_RECORD else begin
@@ -144,15 +141,22 @@ def _told_bounds(
 
 
 def _offsets(
-    admin: AdminClient, specs: dict[TopicPartition, OffsetSpec], seconds: float
+    admin: AdminClient, specs: dict[TopicPartition, OffsetSpec], seconds: float, least: int
 ) -> _OffsetsByPartition:
+    """Return the offsets; raises `KafkaException` if a broker does not tell one of `least` or more.
+
+    librdkafka returns -1001, and no error, for a broker that did not answer.
+    """
     if not specs:
         return {}
     # Open transactions count too: our own records may stand behind them.
     answers = admin.list_offsets(
         specs, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
     )
-    return {partition: _offset(answer, seconds + 1) for partition, answer in answers.items()}
+    offsets = {partition: _offset(answer, seconds + 1) for partition, answer in answers.items()}
+    if min(offsets.values()) < least:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a broker did not answer"))
+    return offsets
 
 
 def _offset(answer: Future[ListOffsetsResultInfo], seconds: float) -> int:
