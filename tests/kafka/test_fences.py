@@ -22,7 +22,7 @@ from resolver.settings import Settings
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import end_offsets
 
-from .kafka_proxy import OFFSET_FETCH, Fate
+from .kafka_proxy import INIT_PRODUCER_ID, OFFSET_FETCH, Fate
 from .network import Network
 
 #: Looks at a silent marker, one before each fence. Of half a minute each, which delivery allows
@@ -78,6 +78,29 @@ def test_fences_go_on_while_nobody_tells_the_marker(
             timer.stop()
     assert network.proxy.held
     assert not failures
+
+
+def test_after_a_look_that_failed_the_next_batch_has_a_new_producer(
+    kafka: Broker, prefix: str
+) -> None:
+    """The old one stays with a coordinator that has died, and its first attempt fails."""
+    with closing(Network(kafka, prefix)) as network, closing(network.delivery()) as delivery:
+        delivery.start(is_new=True)
+        delivery.deliver(0, network.batch(0))
+        network.judge = lambda request, _frame: (
+            Fate.HOLD_SILENTLY if request == OFFSET_FETCH else Fate.FORWARD
+        )
+        assert not delivery.replaced(0.1)
+        requests: list[int] = []
+
+        def noting(request: int, _frame: bytes) -> Fate:
+            requests.append(request)
+            return Fate.FORWARD
+
+        network.judge = noting
+        delivery.deliver(1, network.batch(1))
+        assert INIT_PRODUCER_ID in requests
+        assert network.holds_once(0, 1)
 
 
 def test_a_partition_that_is_added_is_not_left_unread(kafka: Broker, prefix: str) -> None:

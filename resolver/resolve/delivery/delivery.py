@@ -362,6 +362,9 @@ class Delivery:
             try:
                 marker = self._current.group.read(seconds)
             except KafkaException:
+                # The group's coordinator may have died, or hang. The producer would go on asking
+                # it (librdkafka's issue 5456), and the next batch's first attempt would fail.
+                self._current.drop()
                 return False
             return marker is not None and marker.instance != self._marker.instance
 
