@@ -1,4 +1,4 @@
-"""First and end offsets of the half and op partitions; planning leaves out silent queues.
+"""End offsets of the half and op partitions; planning leaves out silent queues.
 
 Planning asks one client about all queues, and waits a second for the answers. A queue that does not
 answer is left out from then on: it keeps its offsets, and the other queues go on. In the
@@ -7,8 +7,7 @@ background, new clients ask for this queue until one gets an answer. So no later
 A leader that was cut off from the other brokers still answers, and knows no new records. So a new
 client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
 by chance who leads: `bootstrap_servers` has to name several. If the last plan was more than four
-seconds ago, leaders may have moved. Then planning waits for the new client. After a start such a
-leader may end before the plan's start: for two minutes that is not taken for a loss.
+seconds ago, leaders may have moved. Then planning waits for the new client.
 """
 
 from __future__ import annotations
@@ -19,30 +18,21 @@ from collections.abc import Callable, Collection, Iterable, Set
 from typing import NamedTuple
 
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from ..errors import ResolverError
 from ..protocol import Names
 from ..settings import Settings
 from .background_client import BackgroundClient, QueuePartition
-from .clients import admin_client
-from .offset_answers import LATEST, OffsetAnswer, offset_answers
+from .leaders import Leaders
+from .offset_answers import GRACE_SECONDS, LATEST, OffsetAnswer, offset_answers
+from .partition_offsets import QueueOffsets
 
 logger = logging.getLogger(__name__)
 
-#: Offsets by topic and partition number, as Spark's Kafka source writes them.
-QueueOffsets = dict[str, dict[str, int]]
-
-#: Time in seconds for all partitions to answer, where none may be left out.
-_ALL_SECONDS = 10.0
-#: Pause in seconds before partitions without an answer are asked for again.
-_PAUSE_SECONDS = 0.1
 #: Time in seconds for an answer. A plan waits for it, and with it all queues, but only once. It may
 #: also wait as long for a new client.
 _ANSWER_SECONDS = 1.0
-#: Time in seconds that answers may come after their request's time-out. Where one broker is silent,
-#: librdkafka hands out the answers of the others only then.
-_GRACE_SECONDS = 0.5
 #: Factor of a background client's time to the time of the last one, and the limit in seconds. A
 #: network on which connecting takes long needs more than the first client's time.
 _GROWTH, _MOST_SECONDS = 1.25, 10.0
@@ -50,70 +40,8 @@ _GROWTH, _MOST_SECONDS = 1.25, 10.0
 #: client in use won't do, however often it asks who leads: librdkafka asks the broker used last, so
 #: mostly the leader cut off. After a longer pause between plans, planning waits for a new client.
 _LEADERS_SECONDS = 4.0
-#: Time in seconds for which a leader is not believed that seems to have been replaced.
-_FORMER_SECONDS = 120.0
 #: Seconds from leaving out a queue to its first warning, and between warnings.
 _WARN_AFTER_SECONDS, _WARN_EVERY_SECONDS = 1.0, 60.0
-
-
-def all_offsets(settings: Settings, spec: OffsetSpec) -> QueueOffsets:
-    """Return an offset of each half and op partition; raises `ResolverError` if one is missing.
-
-    A broker may not know yet who leads a topic that was just made, so partitions without an answer
-    are asked for again, for 10 s in all.
-    """
-    names, admin = Names(settings.topic_prefix), admin_client(settings)
-    until = time.monotonic() + _ALL_SECONDS
-    return {
-        topic: _all_of(admin, topic, settings.queues, spec, until)
-        for topic in (names.half, names.op)
-    }
-
-
-def _all_of(
-    admin: AdminClient, topic: str, queues: int, spec: OffsetSpec, until: float
-) -> dict[str, int]:
-    offsets: dict[str, int] = {}
-    while len(offsets) < queues:
-        missing = [queue for queue in range(queues) if str(queue) not in offsets]
-        specs = {TopicPartition(topic, queue): spec for queue in missing}
-        seconds = until - time.monotonic()
-        if seconds <= 0:
-            raise ResolverError(
-                f"Kafka does not say where all partitions of {topic} begin or end",
-                remedy="start again when each of them has a leader",
-            )
-        futures = admin.list_offsets(specs, request_timeout=seconds)
-        for answer in offset_answers(futures, seconds + _GRACE_SECONDS):
-            offsets[answer.queue] = answer.offset
-        if len(offsets) < queues:
-            time.sleep(_PAUSE_SECONDS)
-    return offsets
-
-
-class StableEnd(NamedTuple):
-    """The offset before which a partition has no open transaction, and its end offset."""
-
-    stable: int
-    end: int
-
-
-def stable_ends(client: AdminClient, topic: str, queues: int) -> dict[int, StableEnd]:
-    """Return the ends of a topic's partitions that answer within a second or two.
-
-    Raises `ResolverError` for an error that another attempt does not mend.
-    """
-    specs = {TopicPartition(topic, queue): LATEST for queue in range(queues)}
-    ends: list[dict[int, int]] = []
-    # Ask for the end last: it is never before the other.
-    for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
-        futures = client.list_offsets(
-            specs, isolation_level=isolation, request_timeout=_ANSWER_SECONDS
-        )
-        answers = offset_answers(futures, _ANSWER_SECONDS + _GRACE_SECONDS)
-        ends.append({int(answer.queue): answer.offset for answer in answers})
-    stable, last = ends
-    return {queue: StableEnd(stable[queue], last[queue]) for queue in stable.keys() & last.keys()}
 
 
 class _LeftOut(NamedTuple):
@@ -140,9 +68,7 @@ class EndOffsets:
         self._planned_at = monotonic()
         self._wait_seconds = _ANSWER_SECONDS  # for a new client, after a long pause
         self._start: QueueOffsets = {}  # of the plan
-        # The last leader's epoch, and since when a former leader answers, by topic and queue.
-        self._epochs: dict[QueuePartition, int] = {}
-        self._former_since: dict[QueuePartition, float] = {}
+        self._leaders = Leaders(monotonic)
         # Leave out every queue until its first answer.
         self.leave_out(map(str, range(settings.queues)))
 
@@ -212,10 +138,7 @@ class EndOffsets:
         }
         if not in_use <= answers.keys() and not self._new_client.is_done():
             return False  # it is not known yet whom it asks about the queues that are in use
-        is_later = any(
-            answer.epoch > self._epochs.get(partition, answer.epoch)
-            for partition, answer in answers.items()
-        )
+        is_later = self._leaders.has_later(answers)
         # Look at each of them: a leader of an older epoch is believed after its time.
         former = {
             partition
@@ -292,45 +215,13 @@ class EndOffsets:
         )
         return {
             answer.queue: answer.offset
-            for answer in offset_answers(futures, _ANSWER_SECONDS + _GRACE_SECONDS)
+            for answer in offset_answers(futures, _ANSWER_SECONDS + GRACE_SECONDS)
             if not self._is_of_former_leader((topic, answer.queue), answer)
         }
 
     def _is_of_former_leader(self, partition: QueuePartition, answer: OffsetAnswer) -> bool:
-        """Whether a leader answers that has been replaced.
-
-        It may end before what was read of its successor: the partition would seem to have lost
-        records. The leader's epoch shows it. After a start no epoch is known. Then an end before
-        the plan's start shows it.
-
-        A topic that was deleted and made again has a lesser epoch too, and keeps it.
-        """
         topic, queue = partition
-        last = self._epochs.get(partition)
-        if last is None:
-            is_former = answer.offset < self._start[topic][queue]
-        else:
-            is_former = 0 <= answer.epoch < last  # some answers have no epoch
-        now = self._monotonic()
-        if is_former:
-            if last is None and partition not in self._former_since:
-                self._warn_of_early_end(partition, answer)
-            if now - self._former_since.setdefault(partition, now) < _FORMER_SECONDS:
-                return True
-        if self._former_since.pop(partition, None) is not None and last is None and not is_former:
-            logger.warning("another leader of partition %s of %s was found", queue, topic)
-        self._epochs[partition] = (
-            answer.epoch if is_former or last is None else max(answer.epoch, last)
-        )
-        return False
-
-    def _warn_of_early_end(self, partition: QueuePartition, answer: OffsetAnswer) -> None:
-        topic, queue = partition
-        logger.warning(
-            "partition %s of %s ends at %d, and was read up to %d: its leader may have been cut "
-            "off. New clients look for another leader for %.0f s, then the resolver ends",
-            queue, topic, answer.offset, self._start[topic][queue], _FORMER_SECONDS,
-        )  # fmt: skip
+        return self._leaders.is_former(partition, answer, self._start[topic][queue])
 
     def _warn(self) -> None:
         now = self._monotonic()

@@ -14,6 +14,9 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from ..errors import ResolverError
 
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+#: Time in seconds that answers may come after their request's time-out. Where one broker is silent,
+#: librdkafka hands out the answers of the others only then.
+GRACE_SECONDS = 0.5
 #: Errors of a broker that is away and comes back.
 _AWAY = frozenset(
     {

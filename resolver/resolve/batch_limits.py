@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from ..errors import ResolverError
-from ..kafka.end_offsets import QueueOffsets
+from ..kafka.partition_offsets import QueueOffsets
 from ..protocol import StoredRecord, record_bytes
 from ..settings import Settings
 from .read_problems import REBUILD

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ..errors import ResolverError
 from ..kafka.clients import LEADER_OPTIONS, PROMPT_OPTIONS, client_config, reader_config
-from ..kafka.end_offsets import QueueOffsets
+from ..kafka.partition_offsets import QueueOffsets
 from ..protocol import Names, fence_record
 from ..settings import Settings
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from ..errors import ResolverError
 from ..kafka.clients import admin_client, reader_config, spark_batch_options
-from ..kafka.end_offsets import QueueOffsets
 from ..kafka.oldest import Oldest, oldest_records
+from ..kafka.partition_offsets import QueueOffsets
 from ..kafka.topic_admin import existing_topics
 from ..kafka.topics import ensure_topics
 from ..protocol import Names

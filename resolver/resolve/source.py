@@ -19,7 +19,8 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from ..errors import RecordsAway
-from ..kafka.end_offsets import EndOffsets, QueueOffsets, all_offsets
+from ..kafka.end_offsets import EndOffsets
+from ..kafka.partition_offsets import QueueOffsets, all_offsets
 from ..protocol import Names
 from ..settings import Settings
 from ..spark.failure import sent_whole

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..errors import MalformedHalf, MalformedOp, TxResolverError
 from ..kafka.clients import admin_client, reader_config
-from ..kafka.end_offsets import StableEnd, stable_ends
+from ..kafka.partition_offsets import StableEnd, stable_ends
 from ..protocol import Names, decode_half, decode_op
 from ..protocol.headers import headers_of
 from ..settings import Settings

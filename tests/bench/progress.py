@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from resolver.errors import ResolverError
-from resolver.kafka.end_offsets import QueueOffsets, all_offsets
+from resolver.kafka.partition_offsets import QueueOffsets, all_offsets
 from resolver.resolve.job import Resolve
 
 from .results import Figures

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from resolver.audit.topics import readable, records
-from resolver.kafka.end_offsets import EndOffsets, all_offsets
+from resolver.kafka.end_offsets import EndOffsets
+from resolver.kafka.partition_offsets import all_offsets
 from resolver.protocol import Names
 from resolver.resolve.reader import Range, RangeReader
 from resolver.resolve.rebuild import _records

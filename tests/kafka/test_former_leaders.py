@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo  # type: ig
 
 from resolver.broker import Broker
 from resolver.kafka.clients import admin_client
-from resolver.kafka.end_offsets import EndOffsets, QueueOffsets
+from resolver.kafka.end_offsets import EndOffsets
+from resolver.kafka.partition_offsets import QueueOffsets
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
 from resolver.settings import Settings
@@ -136,7 +137,7 @@ def test_after_a_start_an_end_before_what_was_read_is_not_believed(
     lacks: str,
 ) -> None:
     """As of a leader that was cut off: the partition would seem to have lost records."""
-    monkeypatch.setattr("resolver.kafka.end_offsets._FORMER_SECONDS", float("inf"))
+    monkeypatch.setattr("resolver.kafka.leaders._FORMER_SECONDS", float("inf"))
     setattr(leaders[0], lacks, 1)
     assert [plans.next(plans.all) for _ in range(PLANS)] == [plans.all] * PLANS
     assert "ends at 0, and was read up to 1: its leader may have been cut off" in caplog.text

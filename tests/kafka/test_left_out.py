@@ -12,17 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from resolver.broker import Broker, Security
 from resolver.errors import RecordsAway, ResolverError, TxResolverError
 from resolver.kafka.clients import admin_client, client_config
-from resolver.kafka.end_offsets import EndOffsets, QueueOffsets
+from resolver.kafka.end_offsets import EndOffsets
+from resolver.kafka.partition_offsets import QueueOffsets
 from resolver.kafka.topic_specs import output_topics, queue_topics
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names
@@ -287,6 +284,41 @@ def test_a_leader_that_is_lost_before_its_records_are_read_is_waited_for(
         assert len(records.read(1, Range(0, 1), NOTHING)[0]) == 1
 
 
+def test_a_fence_that_can_not_be_stored_holds_up_no_others(
+    nodes: tuple[Broker, SecondNode],
+    second: SecondNode,
+    settings: Settings,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The marker and what else delivery needs are on the first node, under another prefix."""
+    names = Names(settings.topic_prefix)
+    second.make_topic(names.half, (FIRST, NODE))
+    second.make_topic(names.op, (FIRST, NODE))
+    failures: list[TxResolverError] = []
+    whole = replace(settings, topic_prefix=f"{prefix}of.")
+    ensure_topics(admin_client(whole), whole)
+    delivery = Delivery(whole, "checkpoint")
+    delivery.start(is_new=True)
+    timer = FenceTimer(
+        replace(settings, fence_interval_ms=100), delivery, "secret", failures.append
+    )
+    timer.start()
+    try:
+        second.stop()
+        timer.set(0, 0)
+        timer.set(1, 0)
+        with caplog.at_level(logging.WARNING, "resolver"):
+            wait_until(lambda: caplog.text.count("fence of queue 1 was not stored") >= 2)
+        assert _longest_pause(settings, names.op) < 5.0  # half of a fence's time-out
+        second.start()
+        wait_until(lambda: _end(settings, names.op, 1) > 0)
+    finally:
+        timer.stop()
+        delivery.close()
+    assert not failures and "fence of queue 0" not in caplog.text
+
+
 def _make_topics(
     second: SecondNode, settings: Settings, half_on: tuple[int, int], op_on: tuple[int, int]
 ) -> None:
@@ -347,41 +379,6 @@ def _planned(source: Ranges, start: QueueOffsets, topic: str, queue: str, end: i
 
     wait_until(is_planned)
     return reached
-
-
-def test_a_fence_that_can_not_be_stored_holds_up_no_others(
-    nodes: tuple[Broker, SecondNode],
-    second: SecondNode,
-    settings: Settings,
-    prefix: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The marker and what else delivery needs are on the first node, under another prefix."""
-    names = Names(settings.topic_prefix)
-    second.make_topic(names.half, (FIRST, NODE))
-    second.make_topic(names.op, (FIRST, NODE))
-    failures: list[TxResolverError] = []
-    whole = replace(settings, topic_prefix=f"{prefix}of.")
-    ensure_topics(admin_client(whole), whole)
-    delivery = Delivery(whole, "checkpoint")
-    delivery.start(is_new=True)
-    timer = FenceTimer(
-        replace(settings, fence_interval_ms=100), delivery, "secret", failures.append
-    )
-    timer.start()
-    try:
-        second.stop()
-        timer.set(0, 0)
-        timer.set(1, 0)
-        with caplog.at_level(logging.WARNING, "resolver"):
-            wait_until(lambda: caplog.text.count("fence of queue 1 was not stored") >= 2)
-        assert _longest_pause(settings, names.op) < 5.0  # half of a fence's time-out
-        second.start()
-        wait_until(lambda: _end(settings, names.op, 1) > 0)
-    finally:
-        timer.stop()
-        delivery.close()
-    assert not failures and "fence of queue 0" not in caplog.text
 
 
 def _end(settings: Settings, topic: str, queue: int) -> int:

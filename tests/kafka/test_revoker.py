@@ -18,7 +18,7 @@ from resolver.broker import Broker
 from resolver.errors import TxResolverError
 from resolver.kafka.acls import grant
 from resolver.kafka.clients import admin_client
-from resolver.kafka.end_offsets import StableEnd, stable_ends
+from resolver.kafka.partition_offsets import StableEnd, stable_ends
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Names, decode_revoked, fence_record, is_revoked
 from resolver.resolve.revoker import Revoker

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from resolver.kafka.end_offsets import StableEnd
+from resolver.kafka.partition_offsets import StableEnd
 from resolver.resolve.revocation_reports import RevocationReports
 from resolver.resolve.revocations import WATCH, Revocations, Waiting
 from resolver.resolve.stuck import OpRecordId, Standstill
