@@ -1,5 +1,6 @@
 """Exactly-once delivery of a batch's decisions to Kafka, from the driver."""
 
-from .delivery import Delivery, Marked
+from .decision_writer import Marked
+from .delivery import Delivery
 
 __all__ = ["Delivery", "Marked"]
