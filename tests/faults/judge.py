@@ -14,7 +14,7 @@ from resolver.protocol.names import FAST, HALF_HEADERS, HALF_OFFSET, OUTPUT_HEAD
 
 from .load import SILENT, UNDECIDED, UNDELIVERED, Fate, name_of
 from .order import KeyOrder, Order
-from .sent_log import COMMIT, Sent, SentLog, Stored, digest
+from .sent_log import COMMIT, ROLLBACK, Sent, SentLog, Stored, digest
 
 _OURS = HALF_HEADERS | OUTPUT_HEADERS
 
@@ -162,7 +162,9 @@ class Judge:
             self._begin(stored.half, stored.name)
             self._stored[stored.name] = stored
         for number, decided in self._sent_log.decided_after(self._read_to["decided"]):
-            self._see_let_go(decided.name, decided.outcome)
+            # An agent may answer a check when the producer has rolled back. Both say the same then.
+            if decided.outcome != ROLLBACK:
+                self._see_let_go(decided.name, decided.outcome)
             self._decided[decided.name] = decided.outcome
             self._read_to["decided"] = number
         for number, committed in self._sent_log.committed_after(self._read_to["committed"]):

@@ -167,6 +167,15 @@ def test_what_was_stored_and_not_acknowledged_may_be_rolled_back_by_its_check(
     assert verdict.holds and verdict.settled == 1
 
 
+def test_what_was_rolled_back_as_nobody_knew_of_it_may_be_rolled_back_by_a_late_answer(
+    story: Story,
+) -> None:
+    story.sent(half=None, decided=None)
+    story.take(half(), outcome(Outcome.ROLLBACK))
+    story.sent_log.decide("m", ROLLBACK)
+    assert story.take().holds
+
+
 @pytest.mark.parametrize("goes_on", ["acknowledged", "commits"])
 def test_what_was_rolled_back_as_nobody_knew_of_it_must_not_go_on(
     story: Story, goes_on: str
