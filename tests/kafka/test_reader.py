@@ -18,7 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from resolver.broker import Broker
 from resolver.errors import ResolverError
 from resolver.kafka.clients import admin_client
-from resolver.kafka.end_offsets import QueueOffsets
+from resolver.kafka.partition_offsets import QueueOffsets
 from resolver.kafka.topics import ensure_topics
 from resolver.protocol import Record, StoredRecord
 from resolver.resolve.lost_records import Seen
@@ -195,6 +195,7 @@ def test_few_records_may_be_too_large_for_a_batch_too(topics: ProtocolTopics) ->
     assert end == 4
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
     producer = transactional(topics)
     producer.begin_transaction()
@@ -206,11 +207,12 @@ def test_an_open_transaction_is_not_read(topics: ProtocolTopics) -> None:
     assert ends(topics)[topics.names.half]["0"] == 3
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_topic_that_was_made_anew_is_an_error(
     topics: ProtocolTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once no other leader was found: the leader asked may have been cut off."""
-    monkeypatch.setattr("resolver.kafka.end_offsets._FORMER_SECONDS", 0.0)
+    monkeypatch.setattr("resolver.kafka.leaders._FORMER_SECONDS", 0.0)
     end = ends(topics)
     end[topics.names.op]["1"] = 7
     with pytest.raises(ResolverError, match=r"partition 1 of .*op ends at 0, and was read up to 7"):
