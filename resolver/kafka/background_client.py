@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..settings import Settings
 from .clients import client_config
-from .offset_answers import LATEST, OffsetAnswer, offset_answers
+from .offset_answers import GRACE_SECONDS, LATEST, OffsetAnswer, offset_answers
 
 #: Options of a background client, also once it has taken over. Its lines would come every few
 #: seconds while a broker is away: the warning that names the queue says more. Metrics would cost
 #: each new client a request to each broker.
 _SILENT = {"log_level": 0, "enable.metrics.push": False}
 
+#: A partition that no topic has. Whoever asks for its end is told that there is no such leader, and
+#: the client knows the topic then.
+_NO_PARTITION = 2**31 - 1
+
 #: A topic and a queue: the partition with the queue's number.
 QueuePartition = tuple[str, str]
+OffsetFutures = dict[TopicPartition, Future[Any]]
 
 
 class BackgroundClient:
@@ -40,17 +47,40 @@ class BackgroundClient:
         self.client = AdminClient(client_config(settings, **_SILENT))
         self._monotonic = monotonic
         self._until = monotonic() + seconds
+        self._partitions = {
+            (topic, str(queue)) for queue in range(settings.queues) for topic in topics
+        }
+        self._futures: dict[QueuePartition, OffsetFutures] = {}
+        self._asked = threading.Event()
+        self._is_forgotten = False
+        threading.Thread(target=self._ask, args=(topics, seconds), daemon=True).start()
+
+    def _ask(self, topics: Sequence[str], seconds: float) -> None:
+        """Ask about the partitions, if the client hears of their topics in time.
+
+        Of a topic that the client does not know, librdkafka's ListOffsets waits in two threads. A
+        question that is asked while the topic's metadata arrives may end the process, by a
+        segmentation fault.
+        """
+        if not self._hears_of(topics, seconds):
+            return
         # Send a request for each partition: one for several would have no answer while one of them
         # has no leader.
         self._futures = {
-            (topic, str(queue)): self.client.list_offsets(
-                {TopicPartition(topic, queue): LATEST},
+            (topic, queue): self.client.list_offsets(
+                {TopicPartition(topic, int(queue)): LATEST},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=seconds,
             )
-            for queue in range(settings.queues)
-            for topic in topics
+            for topic, queue in sorted(self._partitions)
         }
+        self._asked.set()
+
+    def _hears_of(self, topics: Sequence[str], seconds: float) -> bool:
+        nowhere = {TopicPartition(topic, _NO_PARTITION): LATEST for topic in topics}
+        futures = self.client.list_offsets(nowhere, request_timeout=seconds).values()
+        is_heard, _ = wait_for(futures, seconds + GRACE_SECONDS)
+        return len(is_heard) == len(futures) and all(_is_known(future) for future in futures)
 
     def is_over(self) -> bool:
         """Whether its time is up: librdkafka may never answer, whatever the time-out given."""
@@ -58,26 +88,32 @@ class BackgroundClient:
 
     def is_done(self) -> bool:
         """Whether all have answered, or its time is up."""
-        return self.is_over() or all(future.done() for future in self._pending())
+        if self.is_over():
+            return True
+        return self._asked.is_set() and all(future.done() for future in self._pending())
 
     def partitions(self) -> Set[QueuePartition]:
         """Return the partitions that it asks about."""
-        return self._futures.keys()
+        return self._partitions
 
     def forget(self) -> None:
         """Forget all questions and answers."""
-        self._futures = {}
+        self._is_forgotten = True
 
     def wait(self, seconds: float = float("inf"), besides: Collection[str] = ()) -> None:
         """Wait until all have answered, or its time is up; `seconds` at most.
 
         The queues `besides` are not waited for.
         """
-        left = max(0.0, self._until - self._monotonic())
-        wait_for(self._pending(besides), min(seconds, left))
+        begun = time.monotonic()
+        seconds = min(seconds, max(0.0, self._until - self._monotonic()))
+        if self._asked.wait(seconds):
+            wait_for(self._pending(besides), max(0.0, seconds - (time.monotonic() - begun)))
 
     def answers(self) -> dict[QueuePartition, OffsetAnswer]:
         """Return the answers so far; raises `ResolverError` as `EndOffsets.after` does."""
+        if self._is_forgotten:
+            return {}
         return {
             partition: answer
             for partition, futures in self._futures.items()
@@ -91,3 +127,9 @@ class BackgroundClient:
             if queue not in besides
             for future in futures.values()
         ]
+
+
+def _is_known(future: Future[Any]) -> bool:
+    """Whether a question about no partition has been answered: the client knows the topic."""
+    error = future.exception()
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError._NOENT

@@ -73,7 +73,7 @@ def leaders(monkeypatch: pytest.MonkeyPatch) -> list[Leader]:
 
         # The type stubs of AdminClient contradict those of its own base.
         def list_offsets(self, asked: Any, **options: Any) -> Any:  # type: ignore[override]
-            self.leader.asked_by_plans += len(asked) > 1
+            self.leader.asked_by_plans += {place.partition for place in asked} == {0, 1}
             isolation = options.get("isolation_level", IsolationLevel.READ_UNCOMMITTED)
             return {
                 place: self.leader.changed(answer, isolation) if place.partition == 1 else answer

@@ -1,0 +1,53 @@
+"""The new clients of planning: one is made every few seconds for as long as the resolver runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from resolver.broker import Broker
+from resolver.kafka.clients import admin_client
+from resolver.kafka.topics import ensure_topics
+from resolver.settings import Settings
+from tests.faults.compiled import compiled
+from tests.support.patience import PATIENCE_SECONDS
+
+_LATE = Path(__file__).with_name("late_unlock.c")
+#: Of clients that asked before they knew their topics, some four of these ended the process.
+_CLIENTS = 20
+_PROGRAM = """
+import sys, time
+from resolver.kafka.background_client import BackgroundClient
+from resolver.protocol import Names
+from resolver.settings import Settings
+
+servers, prefix, clients, patience = sys.argv[1:]
+settings, names = Settings(bootstrap_servers=servers, topic_prefix=prefix), Names(prefix)
+answered = 0
+while answered < int(clients):
+    client = BackgroundClient(settings, (names.half, names.op), float(patience), time.monotonic)
+    client.wait()
+    answered += client.answers().keys() == client.partitions()
+"""
+
+
+def test_new_clients_do_not_end_the_process(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """While metadata arrives, librdkafka's ListOffsets works on one object in two threads.
+
+    A preloaded library lets the thread that asks go on late.
+    """
+    settings = Settings(bootstrap_servers=kafka.bootstrap, topic_prefix=prefix)
+    ensure_topics(admin_client(settings), settings)
+    late = compiled(_LATE, tmp_path / "late_unlock.so", "to let a thread go on late")
+    arguments = [kafka.bootstrap, prefix, str(_CLIENTS), "5"]
+    ended = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", _PROGRAM, *arguments],
+        env={**os.environ, "LD_PRELOAD": str(late)},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
