@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ..settings import Settings
 from .clients import client_config
-from .offset_answers import GRACE_SECONDS, LATEST, OffsetAnswer, offset_answers
+from .offset_answers import LATEST, OffsetAnswer, offset_answers
 
 #: Options of a background client, also once it has taken over. Its lines would come every few
 #: seconds while a broker is away: the warning that names the queue says more. Metrics would cost
-#: each new client a request to each broker.
-_SILENT = {"log_level": 0, "enable.metrics.push": False}
-
-#: A partition that no topic has. Whoever asks for its end is told that there is no such leader, and
-#: the client knows the topic then.
-_NO_PARTITION = 2**31 - 1
+#: each new client a request to each broker. A topic that is missing must not be made.
+_OPTIONS = {"log_level": 0, "enable.metrics.push": False, "allow.auto.create.topics": False}
 
 #: A topic and a queue: the partition with the queue's number.
 QueuePartition = tuple[str, str]
@@ -44,7 +40,7 @@ class BackgroundClient:
         seconds: float,
         monotonic: Callable[[], float],
     ) -> None:
-        self.client = AdminClient(client_config(settings, **_SILENT))
+        self.client = AdminClient(client_config(settings, **_OPTIONS))
         self._monotonic = monotonic
         self._until = monotonic() + seconds
         self._partitions = {
@@ -56,31 +52,31 @@ class BackgroundClient:
         threading.Thread(target=self._ask, args=(topics, seconds), daemon=True).start()
 
     def _ask(self, topics: Sequence[str], seconds: float) -> None:
-        """Ask about the partitions, if the client hears of their topics in time.
+        """Ask about the partitions that have a leader, once the client knows the topics.
 
-        Of a topic that the client does not know, librdkafka's ListOffsets waits in two threads. A
-        question that is asked while the topic's metadata arrives may end the process, by a
-        segmentation fault.
+        While a topic or a leader is unknown, librdkafka's ListOffsets works on one object in two
+        threads. Metadata that arrives then may end the process, by a segmentation fault.
         """
-        if not self._hears_of(topics, seconds):
+        try:
+            led = [partition for topic in topics for partition in self._led(topic, seconds)]
+        except KafkaException:  # no broker has answered in time; the next client tries again
             return
         # Send a request for each partition: one for several would have no answer while one of them
-        # has no leader.
+        # is silent.
         self._futures = {
             (topic, queue): self.client.list_offsets(
                 {TopicPartition(topic, int(queue)): LATEST},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=seconds,
             )
-            for topic, queue in sorted(self._partitions)
+            for topic, queue in self._partitions.intersection(led)
         }
         self._asked.set()
 
-    def _hears_of(self, topics: Sequence[str], seconds: float) -> bool:
-        nowhere = {TopicPartition(topic, _NO_PARTITION): LATEST for topic in topics}
-        futures = self.client.list_offsets(nowhere, request_timeout=seconds).values()
-        is_heard, _ = wait_for(futures, seconds + GRACE_SECONDS)
-        return len(is_heard) == len(futures) and all(_is_known(future) for future in futures)
+    def _led(self, topic: str, seconds: float) -> Iterable[QueuePartition]:
+        """Return the topic's partitions that have a leader; the client knows the topic then."""
+        partitions = self.client.list_topics(topic, timeout=seconds).topics[topic].partitions
+        return [(topic, str(queue)) for queue, found in partitions.items() if found.leader >= 0]
 
     def is_over(self) -> bool:
         """Whether its time is up: librdkafka may never answer, whatever the time-out given."""
@@ -105,10 +101,10 @@ class BackgroundClient:
 
         The queues `besides` are not waited for.
         """
-        begun = time.monotonic()
-        seconds = min(seconds, max(0.0, self._until - self._monotonic()))
-        if self._asked.wait(seconds):
-            wait_for(self._pending(besides), max(0.0, seconds - (time.monotonic() - begun)))
+        left = min(seconds, max(0.0, self._until - self._monotonic()))
+        begun = time.monotonic()  # the clock of the waits
+        if self._asked.wait(left):
+            wait_for(self._pending(besides), max(0.0, left - (time.monotonic() - begun)))
 
     def answers(self) -> dict[QueuePartition, OffsetAnswer]:
         """Return the answers so far; raises `ResolverError` as `EndOffsets.after` does."""
@@ -127,9 +123,3 @@ class BackgroundClient:
             if queue not in besides
             for future in futures.values()
         ]
-
-
-def _is_known(future: Future[Any]) -> bool:
-    """Whether a question about no partition has been answered: the client knows the topic."""
-    error = future.exception()
-    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError._NOENT
