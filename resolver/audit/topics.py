@@ -175,7 +175,7 @@ def _await_readable(consumer: Consumer, partition: TopicPartition, end: int) -> 
                 f"an open transaction has hidden records of partition {partition.partition} of "
                 f"{partition.topic} for {_OPEN_SECONDS:.0f} s",
                 remedy="audit again when its producer has ended it, or Kafka has after "
-                "transaction.timeout.ms",
+                "transaction.timeout.ms; `txresolver doctor` names a transaction that never ends",
             )
         time.sleep(_LOOK_SECONDS)
 

@@ -28,10 +28,11 @@ def brokers(admin: AdminClient, cluster: ClusterMetadata, settings: Settings) ->
     )
     yield ok("connection", f"{settings.bootstrap_servers} answers; brokers: {names}")
     for number in cluster.brokers:
-        yield from _broker(number, _settings_of(admin, number), settings)
+        yield from _broker(number, settings_of(admin, number), settings)
 
 
-def _settings_of(admin: AdminClient, number: int) -> dict[str, str]:
+def settings_of(admin: AdminClient, number: int) -> dict[str, str]:
+    """Return the settings of a broker."""
     resource = ConfigResource(ConfigResource.Type.BROKER, str(number))
     [future] = admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS).values()
     config = future.result(2 * _TIMEOUT_SECONDS)
@@ -126,13 +127,13 @@ def partitions(cluster: ClusterMetadata, settings: Settings) -> Iterator[Finding
     if unled:
         yield error(
             "partitions",
-            f"without a leader: {_some(unled)}",
+            f"without a leader: {some(unled)}",
             "start the brokers that have them; what concerns other partitions goes on",
         )
     if behind:
         yield warning(
             "partitions",
-            f"with replicas that are not in sync: {_some(behind)}",
+            f"with replicas that are not in sync: {some(behind)}",
             "look whether a broker is down or slow",
         )
     if not unled and not behind:
@@ -146,6 +147,7 @@ def groups_met(cluster: ClusterMetadata, settings: Settings) -> list[str]:
     return sorted(group for group in groups if group is not None)
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """Return the first ten names, and how many more there are."""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(sorted(names)[:10]) + more

@@ -18,6 +18,7 @@ from .clocks import clocks
 from .cluster import brokers, partitions, topics
 from .finding import Finding, error, looked, warning
 from .machine import machine
+from .transactions import transactions
 
 #: Time in seconds for the first answer of a broker, and for its metadata.
 _PATIENCE_SECONDS = 10.0
@@ -52,6 +53,7 @@ def _kafka(
 ) -> Iterator[Finding]:
     yield from looked("brokers", lambda: brokers(admin, cluster, settings))
     yield from looked("partitions", lambda: partitions(cluster, settings))
+    yield from looked("transactions", lambda: transactions(admin, cluster, settings))
     yield from looked("topics", lambda: topics(admin, cluster, settings))
     yield from looked("rights", lambda: access(admin, cluster, settings, roles))
     yield from looked("clocks", lambda: clocks(cluster, settings))

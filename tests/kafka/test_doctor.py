@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from resolver.broker import Broker
@@ -22,10 +26,12 @@ from resolver.protocol import Names
 from resolver.resolve.delivery import Delivery
 from resolver.settings import Settings
 from resolver.up.home import Home
+from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.secured import SecuredBroker, Site
 from tests.support.tables import half, write_tables
 from tests.support.world import COMMIT
 
+from .real_topic import make_real
 from .topic_config import alter
 
 
@@ -131,6 +137,58 @@ def test_a_transaction_timeout_that_the_broker_refuses_is_named(
     assert refused.seen == (
         "transaction.max.timeout.ms is 900000, below kafka_transaction_timeout_ms (3600000)"
     )
+
+
+@pytest.mark.parametrize(
+    ("minutes", "level", "seen"),
+    [
+        (1, Level.OK, "some are open, for less than Kafka's limit of 15 min"),
+        (16, Level.ERROR, "a transaction is open from offset 0 on"),
+    ],
+)
+def test_a_transaction_that_kafka_should_have_ended_is_named(
+    settings: Settings, home: Home, minutes: int, level: Level, seen: str
+) -> None:
+    topic = make_real(settings, f"real-{uuid.uuid4().hex[:8]}")
+    with open_transaction({"bootstrap.servers": settings.bootstrap_servers}, topic, minutes):
+        [named] = of_partition(f"{topic}:0", settings, home)
+    assert named.level is level
+    assert named.seen.startswith(seen)
+    wait_until(lambda: not of_partition(f"{topic}:0", settings, home))
+
+
+def test_a_login_that_may_not_read_does_not_tell_how_old_a_transaction_is(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    site = Site(secured, tmp_path)
+    made = site.create("--acls")
+    assert made.exit_code == 0, made.output
+    topic = f"{site.real}-pay"
+    with open_transaction(secured.options("admin"), topic, minutes=16):
+        home = Home(tmp_path / "home")
+        [named] = of_partition(f"{topic}:0", site.settings("pay"), home)
+    assert named.level is Level.WARNING
+    assert "Topic authorization failed" in named.seen
+
+
+@contextmanager
+def open_transaction(options: dict[str, str], topic: str, minutes: int) -> Iterator[None]:
+    """Keep a transaction open, whose producer says that its record is so old."""
+    own = {"transactional.id": topic, "transaction.timeout.ms": 600_000}
+    producer = Producer({**options, **own})
+    producer.init_transactions(PATIENCE_SECONDS)
+    producer.begin_transaction()
+    produced_ms = time.time_ns() // 1_000_000 - minutes * 60_000
+    producer.produce(topic, b"message", partition=0, timestamp=produced_ms)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    try:
+        yield
+    finally:
+        producer.commit_transaction(PATIENCE_SECONDS)
+
+
+def of_partition(partition: str, settings: Settings, home: Home) -> list[Finding]:
+    return [one for one in examine(settings, home, ()) if partition in one.about + one.seen]
 
 
 def test_a_checkpoint_and_the_marker_belong_together(

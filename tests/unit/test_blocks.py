@@ -59,6 +59,8 @@ ERASE = Alike("tests/kafka/test_operations.py", "the ledger is the test's")
 LAB = Alike("tests/notebooks/test_notebooks.py", "JupyterLab is a window for people")
 LANGUAGES = Alike("tests/kafka/test_examples.py", "the packages and the database are the test's")
 MAINTAIN = Alike("tests/unit/test_maintenance.py", "the ledger is the test's")
+NEVER_ENDED = Run("tests/kafka/test_parking.py")
+FORCED = Alike("tests/kafka/test_parking.py", "audit and replay have tests of their own")
 NIGHT = Run("tests/e2e/test_night.py")
 README = Run("tests/unit/test_readme.py")
 ROCKETMQ = Run("tests/e2e/test_rocketmq_page.py")
@@ -122,6 +124,8 @@ BLOCKS: dict[str, list[tuple[str, Run | Alike | Not]]] = {
     "docs/operating.md": [
         (".venv/bin/txresolver up", UP),
         ("[Service]", SYSTEMD),
+        ("txresolver kafka transactions find-hanging --topi", NEVER_ENDED),
+        ("txresolver kafka transactions abort --topic orde", FORCED),
         ("SELECT h.queue, h.offset, h.transaction_id, h.gr", HOUR),
         ("SELECT source, count(*) AS transactions,", HOUR),
         ("from resolver.settings import Settings", HOUR),
