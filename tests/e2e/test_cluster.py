@@ -73,7 +73,9 @@ def test_a_topic_of_one_node_has_no_leader_while_that_is_halted(cluster: Cluster
     cluster.nodes[3].halt()
     wait_until(lambda: cluster.nodes[3].is_halted)
     wait_until(lambda: cluster.leader(ALONE, 0, besides=3) == -1)
+    end = end_of(cluster)
     send(cluster, 1)
+    assert end_of(cluster) == end + 1
     cluster.nodes[3].go_on()
     wait_until(lambda: cluster.leader(ALONE, 0) == 3)
 

@@ -15,7 +15,7 @@ def compiled(source: Path, library: Path, purpose: str) -> Path:
     if compiler is None:
         raise FaultError(
             f"{purpose} takes a C compiler, and there is no cc: on Debian `apt-get "
-            "install gcc libc6-dev`, or leave that fault out by naming others with --only"
+            "install gcc libc6-dev`, or name the other faults with --only"
         )
     command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -257,11 +257,13 @@ def test_the_open_transaction_of_somebody_else_is_named_and_let_be(
     scene: Scene, watch: StuckWatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = scene.producer()
-    producer.begin(producer.half(scene.real), delivered=False)
+    at = producer.half(scene.real)
+    producer.begin(at, delivered=False)
     scene.store_fence()
     watch.see_fast()
     wait_until(lambda: "no fast producer has opened it" in caplog.text)
     producer.client.commit_transaction(PATIENCE_SECONDS)
+    assert values(scene.settings, scene.real) == [at.half.body]
 
 
 def test_who_claims_the_half_of_another_can_not_have_it_revoked(

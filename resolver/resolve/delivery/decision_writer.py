@@ -259,7 +259,7 @@ class DecisionWriter:
         try:
             self.parking.load(marker.lane)
         except BaseException:
-            # Without the lane's present state no other attempt may use this producer.
+            # Otherwise a later attempt would use this producer with an old state of the lane.
             self._current.drop()
             raise
         return marker
