@@ -59,7 +59,7 @@ class ParkingSite:
             made.result(PATIENCE_SECONDS)
         second.make_topic(self.sick)
         ensure_topics(admin_client(self.settings), self.settings)
-        #: How old each next half is, in ms.
+        #: Age in ms of the halves that are made next.
         self.age_ms = 0
         self._offset = 0
 

@@ -9,19 +9,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-)
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker import Broker, Security
@@ -34,6 +25,8 @@ from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import held_up
 from tests.support.second_node import NODE, SecondNode, have_kafkas_topics_made
 
+from .cut_off import CutOff
+from .delivery_points import failing_once, once_at
 from .parking_site import FIRST, ParkingSite
 
 Deliveries = Callable[[], Delivery]
@@ -210,7 +203,7 @@ def test_a_release_that_fails_is_postponed(
     assert site.outcomes() == list(range(4))
 
 
-def test_a_rebuild_decides_anew_what_is_parked(site: ParkingSite, deliveries: Deliveries) -> None:
+def test_a_rebuild_decides_again_what_is_parked(site: ParkingSite, deliveries: Deliveries) -> None:
     site.node.stop()
     delivery = deliveries()
     delivery.deliver(0, site.batch(site.sick, site.well))
@@ -357,55 +350,9 @@ def run(site: ParkingSite, command: list[str]) -> str:
     return done.stdout
 
 
-class CutOff:
-    """A leader of the lane that was cut off: it takes no record, and shows none from `end` on.
-
-    The next `producers` and `consumers` that are made ask it, and stay with it. One of them
-    `has_read` once it was told that end.
-    """
-
-    def __init__(self) -> None:
-        self.end = 0
-        self.producers = 0
-        self.consumers = 0
-        self.has_read = False
-
-
 @pytest.fixture
 def cut_off(monkeypatch: pytest.MonkeyPatch) -> CutOff:
-    leader = CutOff()
-
-    class Writing(Producer):
-        def __init__(self, *options: Any) -> None:
-            super().__init__(*options)
-            leader.producers -= 1
-            self._is_cut_off = leader.producers >= 0
-
-        def produce(self, *record: Any, **more: Any) -> None:
-            if not self._is_cut_off:
-                super().produce(*record, **more)
-
-    class Reading(Consumer):
-        def __init__(self, *options: Any) -> None:
-            super().__init__(*options)
-            leader.consumers -= 1
-            self._is_cut_off = leader.consumers >= 0
-
-        def poll(self, *seconds: float) -> Message | None:
-            message = super().poll(*seconds)
-            is_shown = message is not None and (message.offset() or 0) < leader.end
-            return message if is_shown or not self._is_cut_off else None
-
-        def get_watermark_offsets(self, *asked: Any, **options: Any) -> tuple[int, int]:
-            low, end = super().get_watermark_offsets(*asked, **options)
-            if not self._is_cut_off or end <= leader.end:
-                return low, end
-            leader.has_read |= "cached" in options
-            return low, leader.end
-
-    monkeypatch.setattr("resolver.resolve.delivery.lane_log.Producer", Writing)
-    monkeypatch.setattr("resolver.resolve.delivery.lane_log.Consumer", Reading)
-    return leader
+    return CutOff(monkeypatch)
 
 
 def test_a_leader_that_was_cut_off_brings_no_released_message_back(
@@ -442,33 +389,3 @@ def test_a_leader_that_was_cut_off_hides_no_parked_message(
     assert cut_off.has_read
     delivery.deliver(2, site.batch(site.sick))
     assert site.delivered(site.sick) == [0, 2, 3]
-
-
-@contextmanager
-def failing_once(point: Point) -> Iterator[list[str]]:
-    """Let Kafka's answer be lost right at the next such point that the log tells of."""
-
-    def lose() -> None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-    with once_at(point, lose) as lost:
-        yield lost
-
-
-@contextmanager
-def once_at(point: Point, act: Callable[[], None]) -> Iterator[list[str]]:
-    """Act at the next such point that the log tells of; the line is kept then."""
-    seen: list[str] = []
-
-    class Acting(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if point in (record.args or ()) and not seen:
-                seen.append(record.getMessage())
-                act()
-
-    logger, acting = logging.getLogger("resolver.resolve.delivery"), Acting()
-    logger.addHandler(acting)
-    try:
-        yield seen
-    finally:
-        logger.removeHandler(acting)

@@ -3,93 +3,29 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from resolver.demo.reading import Read
-from resolver.protocol import Names, Outcome, Resolution, Source
+from resolver.protocol import Outcome
 from tests.faults import world as faults_world
 from tests.faults.fault_error import FaultError
-from tests.faults.judge import Judge, Verdict
-from tests.faults.load import NAME, TOPICS, Fate
-from tests.faults.sent_log import COMMIT, ROLLBACK, Sent, SentLog, digest
+from tests.faults.load import Fate
+from tests.faults.sent_log import COMMIT, ROLLBACK
 from tests.faults.world_kind import WorldKind
 from tests.support.patience import PATIENCE_SECONDS
 
-NAMES = Names()
-TOPIC = TOPICS[0]
-#: Where Java's default partitioner puts it, of four partitions.
-KEY_OF_QUEUE_0 = b"a"
-
-
-class Story:
-    """A ledger and a judge, and what happens to one message."""
-
-    def __init__(self, path: Path) -> None:
-        self.sent_log = SentLog(path / "ledger.db")
-        self.judge = Judge(self.sent_log, NAMES)
-
-    def sent(
-        self,
-        name: str = "m",
-        half: str | None = "0:7",
-        decided: str | None = COMMIT,
-        fate: Fate = Fate.COMMIT,
-        partition: int | None = None,
-    ) -> None:
-        content = digest(TOPIC, b"key", b"body", [(NAME, name.encode())])
-        self.sent_log.sent(Sent(name, fate.name, content, partition))
-        if half:
-            self.sent_log.stored(name, half)
-        if decided:
-            self.sent_log.decide(name, decided)
-
-    def take(self, *reads: Read) -> Verdict:
-        self.judge.take(list(reads))
-        return self.judge.verdict
+from .judged import Story, given_up, half, message, outcome
 
 
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     return Story(tmp_path)
-
-
-def read(topic: str, value: bytes | None, headers: Any = (), offset: int = 0) -> Read:
-    return Read(topic, 0, offset, b"key", value, list(headers), time.time_ns() // 1_000_000)
-
-
-def half(name: str = "m", offset: int = 7) -> Read:
-    return read(NAMES.half, b"body", [(NAME, name.encode())], offset=offset)
-
-
-def message(name: str = "m", body: bytes = b"body", at: str = "0:7") -> Read:
-    added = [("UNIQ_KEY", b"id"), ("PGROUP", b"faults"), ("HALF_OFFSET", at.encode())]
-    return read(TOPIC, body, [(NAME, name.encode()), *added])
-
-
-def given_up(body: bytes = b"body") -> Read:
-    added = [("REAL_TOPIC", TOPIC.encode()), ("HALF_OFFSET", b"0:7"), ("REASON", b"CHECK_MAX")]
-    return read(NAMES.discarded, body, [(NAME, b"m"), *added])
-
-
-def outcome(
-    said: Outcome = Outcome.COMMIT,
-    offset: int = 7,
-    op_offset: int = 1,
-    source: Source = Source.END,
-) -> Read:
-    resolution = Resolution(
-        transaction_id="id", queue=0, offset=offset, outcome=said, source=source,
-        group="faults", topic=TOPIC, op_offset=op_offset, checks=0, answered=0, born_at=0,
-        stored_at=0, ended_at=0, decided_at=0, batch_id=0, query_id="q",
-    )  # fmt: skip
-    return read(NAMES.resolution, resolution.to_record(NAMES.resolution).value)
 
 
 def test_a_commit_is_complete_with_its_outcome_and_its_message(story: Story) -> None:
@@ -281,72 +217,6 @@ def test_another_partition_is_wrong(story: Story, belongs: int | None, wrong: in
     assert len(story.take(half(), outcome(), message()).wrong) == wrong
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "wrong"),
-    [
-        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 2}, 0),
-        ({"offset": 8, "op_offset": 1}, {"offset": 7, "op_offset": 2}, 0),
-        ({"offset": 7, "op_offset": 1}, {"offset": 8, "op_offset": 1}, 0),
-        ({"offset": 7, "op_offset": 2}, {"offset": 8, "op_offset": 1}, 1),
-        ({"offset": 8, "op_offset": 2}, {"offset": 7, "op_offset": 1}, 1),
-    ],
-)
-@pytest.mark.parametrize("are_outcomes_first", [True, False])
-def test_messages_of_a_queue_stand_in_the_order_of_their_ops(
-    story: Story,
-    first: dict[str, int],
-    second: dict[str, int],
-    wrong: int,
-    are_outcomes_first: bool,
-) -> None:
-    halves, messages = [], []
-    for name, place in (("first", first), ("second", second)):
-        at = f"0:{place['offset']}"
-        story.sent(name, at)
-        halves.append(half(name, place["offset"]))
-        messages.append(message(name, at=at))
-    outcomes = [outcome(Outcome.COMMIT, at["offset"], at["op_offset"]) for at in (second, first)]
-    parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
-    verdict = story.take(*halves, *parts[0], *parts[1])
-    assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
-
-
-@pytest.mark.parametrize(
-    ("delivered", "ended_by", "wrong"),
-    [
-        (["first", "second"], Source.END, 0),
-        (["second", "first"], Source.END, 1),
-        (["second", "first"], Source.CHECK, 0),
-    ],
-)
-@pytest.mark.parametrize("are_outcomes_first", [True, False])
-def test_messages_of_a_key_stand_in_the_order_of_their_commits(
-    story: Story, delivered: list[str], ended_by: Source, wrong: int, are_outcomes_first: bool
-) -> None:
-    """Whatever the ops say; an end by check stands anywhere."""
-    places = {"first": 7, "second": 8}
-    for name, offset in places.items():
-        story.sent(name, f"0:{offset}")
-        story.sent_log.committed(name, KEY_OF_QUEUE_0)
-    halves = [half(name, offset) for name, offset in places.items()]
-    messages = [message(name, at=f"0:{places[name]}") for name in delivered]
-    outcomes = [
-        outcome(offset=places[name], op_offset=number, source=ended_by)
-        for number, name in enumerate(delivered)
-    ]
-    parts = (outcomes, messages) if are_outcomes_first else (messages, outcomes)
-    verdict = story.take(*halves, *parts[0], *parts[1])
-    assert (verdict.settled, len(verdict.wrong)) == (2, wrong)
-    assert story.judge.in_order == (2 if ended_by is Source.END else 0)
-
-
-@pytest.mark.parametrize(("at", "wrong"), [("0:7", 0), ("1:7", 1)])
-def test_an_ordering_key_belongs_in_one_queue(story: Story, at: str, wrong: int) -> None:
-    story.sent(half=at)
-    story.sent_log.committed("m", KEY_OF_QUEUE_0)
-    assert len(story.take(message(at=at)).wrong) == wrong
-
-
 @pytest.mark.parametrize("said", [Outcome.ROLLBACK, Outcome.DISCARD, Outcome.UNDELIVERABLE])
 def test_a_commit_with_another_outcome_is_lost(story: Story, said: Outcome) -> None:
     story.sent()
@@ -365,50 +235,3 @@ def test_a_half_that_was_acknowledged_is_owed_though_no_topic_has_it(story: Stor
 def test_a_rollback_that_nobody_decided_is_wrong(story: Story) -> None:
     story.sent(decided=None)
     assert len(story.take(half(), outcome(Outcome.ROLLBACK)).wrong) == 1
-
-
-def test_recovery_is_until_a_message_begun_later_is_visible(story: Story) -> None:
-    story.sent("before", "0:7")
-    story.judge.count_from(time.time())
-    story.sent("after", "0:8")
-    story.take(half("before"), message("before"))
-    assert story.judge.recovery is None
-    story.take(message("after", at="0:8"))
-    assert story.judge.recovery is not None
-
-
-def test_recovery_of_checks_is_until_a_message_is_visible_that_only_a_check_can_end(
-    story: Story,
-) -> None:
-    story.judge.count_from(time.time() - 1, by_check=True)
-    story.sent("told", "0:7")
-    story.sent("silent", "0:8", fate=Fate.COMMIT_SILENTLY)
-    story.take(half("told"), message("told"))
-    assert story.judge.recovery is None
-    story.take(message("silent", at="0:8"))
-    assert story.judge.recovery is not None
-
-
-def test_recovery_of_a_cluster_is_until_each_queue_and_each_topic_flows(story: Story) -> None:
-    lanes = frozenset({"0", "1", TOPIC})
-    story.judge.count_from(time.time() - 1, lanes=lanes)
-    story.sent("one", "0:8")
-    story.sent("other", "1:8")
-    story.take(half("one", 8), message("one", at="0:8"))
-    assert story.judge.recovery is None
-    story.take(message("other", at="1:8"))
-    assert story.judge.recovery is not None
-    assert story.judge.topics == {TOPIC}
-
-
-def test_the_slowest_message_counts_from_the_fault_or_from_its_half(story: Story) -> None:
-    story.sent("before")
-    late = message("before")
-    fault_at = late.received_ms / 1_000 + 1
-    story.judge.count_from(fault_at)
-    story.take(half("before"), replace(late, received_ms=late.received_ms + 11_000))
-    assert story.judge.slowest == pytest.approx(10)
-    story.judge.count_from(time.time() - 5)
-    story.sent("after", "0:8")
-    story.take(message("after", at="0:8"))
-    assert story.judge.slowest < 4
