@@ -12,11 +12,11 @@ from resolver.spark.points import Point
 
 
 @contextmanager
-def failing_once(point: Point) -> Iterator[list[str]]:
-    """Let Kafka's answer be lost right at the next such point that the log tells of."""
+def failing_once(point: Point, code: int = KafkaError._TIMED_OUT) -> Iterator[list[str]]:
+    """Let Kafka refuse right at the next such point, or its answer be lost."""
 
     def lose() -> None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        raise KafkaException(KafkaError(code))
 
     with once_at(point, lose) as lost:
         yield lost

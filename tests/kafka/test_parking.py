@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgpack
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from resolver.broker import Broker, Security
@@ -180,13 +181,13 @@ def test_a_release_of_which_the_answer_is_lost_is_not_repeated(
 def test_a_release_that_fails_is_postponed(
     site: ParkingSite, deliveries: Deliveries, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No record of it is acknowledged, and no batch waits for another attempt."""
+    """Somebody else ended its transaction. No batch waits for another attempt."""
     caplog.set_level(logging.DEBUG, "resolver.resolve.delivery")
     site.node.stop()
     delivery = deliveries()
     delivery.deliver(0, site.batch(site.sick, site.well))
     site.node.start()
-    with failing_once(Point.OPEN) as failed:
+    with failing_once(Point.OPEN, KafkaError.INVALID_TXN_STATE) as failed:
 
         def has_failed() -> bool:
             delivery.release()
@@ -194,6 +195,8 @@ def test_a_release_that_fails_is_postponed(
 
         wait_until(has_failed)
     assert f"what waits for topic {site.sick} is written later" in caplog.text
+    assert f"parked messages to {site.sick}: its transaction was ended" in caplog.text
+    assert "txresolver audit --topics" in caplog.text
     assert "trying again" not in caplog.text
     assert delivery.has_parked
     delivery.deliver(1, site.batch(site.well, site.sick))

@@ -44,13 +44,7 @@ class Attempts:
         """
         self.seconds = min(2 * self.seconds, _MOST_ANSWER_SECONDS)
         failure = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"
-        if _was_ended(error):
-            logger.error(
-                "batch %d: its transaction was ended, and not by this resolver: some of the batch "
-                "may be visible. What is visible is found now, and the rest is written; look with "
-                "`txresolver audit --topics` whether all is well",
-                self._batch,
-            )
+        tell_if_ended(f"batch {self._batch}", error)
         if time.monotonic() > self._give_up_at or self._closing.is_set():
             raise DeliveryError(
                 f"{failure}. It is written after the next start",
@@ -62,8 +56,12 @@ class Attempts:
         self._pause_seconds = min(2 * self._pause_seconds, _MOST_PAUSE_SECONDS)
 
 
-def _was_ended(error: Exception) -> bool:
-    """Whether somebody ended a transaction that was still being written."""
-    return isinstance(error, KafkaException) and (
-        error.args[0].code() == KafkaError.INVALID_TXN_STATE
-    )
+def tell_if_ended(what: str, error: Exception) -> None:
+    """Log an error if somebody ended a transaction that was still being written."""
+    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.INVALID_TXN_STATE:
+        logger.error(
+            "%s: its transaction was ended, and not by this resolver: some of it may be visible. "
+            "Records that are not known to be visible are written again; look with "
+            "`txresolver audit --topics` whether all is well",
+            what,
+        )

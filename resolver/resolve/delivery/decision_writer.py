@@ -25,7 +25,7 @@ from ...protocol.policy import Policy
 from ...settings import Settings
 from ...settings.groups import limits
 from .activity import Activity
-from .attempts import Attempts, answer_seconds
+from .attempts import Attempts, answer_seconds, tell_if_ended
 from .batch_producer import Narrow
 from .check_topics import CheckTopics
 from .current_producer import CurrentProducer
@@ -168,6 +168,7 @@ class DecisionWriter:
                 self.write(decisions, marker, released=topic)
         except (Stalled, KafkaException, FutureTimeout) as error:
             logger.info("what waits for topic %s is written later: %s", topic, error)
+            tell_if_ended(f"parked messages to {topic}", error)
             if topic in lane.topics:
                 lane.postpone(topic)
             return False
