@@ -128,7 +128,7 @@ class Job:
     def _try(self, halves: Sequence[HalfId]) -> None:
         """Claim the halves, see whether the claim is the first, and act.
 
-        A producer has one transaction: a late request of it reaches no other (docs/design.md).
+        A producer has one transaction: a late request of it reaches no other (docs/operations.md).
         """
         records = records_of(self._operation, halves, self._ledger, self._names)
         writer = _Writer(self._settings, self._names.operator_id(self._operation.id))
