@@ -17,6 +17,7 @@ import pytest
 
 from resolver.broker import spark_jars
 from tests.support.commands import Command, command
+from tests.support.pages import section
 from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +119,8 @@ def test_the_readmes_program_is_delivered_and_javas_consumer_reads_it(hour: Firs
     assert hour.program().returncode == 0
     (readmes,) = lines_with(README, "txresolver kafka")
     assert "lamp" in hour.shell(readmes).stdout
-    read, _, listed = lines_with(OPERATING, "txresolver kafka")
+    tools = section(OPERATING, "## Other commands")
+    read, _, listed = lines_with(tools, "txresolver kafka")
     consumed = hour.shell(f"{read} --max-messages 1")
     assert "lamp" in consumed.stdout, consumed.stderr
     assert "orders.placed" in hour.shell(listed).stdout.splitlines()
@@ -217,7 +219,7 @@ def test_the_shell_of_the_page_on_clusters_runs_the_sql_as_it_stands(hour: First
 
 def test_the_audits_commands_run_as_they_stand(hour: FirstHour) -> None:
     lines = lines_with(AUDIT, "txresolver audit")
-    assert lines == lines_with(OPERATING, "txresolver audit")
+    assert lines == lines_with(section(OPERATING, "## The audit"), "txresolver audit")
     for line in lines:
         audited = hour.shell(line)
         assert audited.returncode == 0, audited.stdout + audited.stderr

@@ -22,6 +22,7 @@ from resolver.errors import Replaced, ResolverError
 from resolver.resolve.delivery import Delivery
 from resolver.spark.points import Point
 from resolver.up.home import Home
+from tests.support.pages import section
 from tests.support.patience import PATIENCE_SECONDS, wait_until
 from tests.support.reading import held_up
 from tests.support.second_node import NODE, SecondNode, have_kafkas_topics_made
@@ -337,8 +338,9 @@ def lose_the_leader_at_a_commit(site: ParkingSite, delivery: Delivery, number: i
 def commands_of_the_page() -> list[list[list[str]]]:
     """Return the blocks of the page's section, each with its commands."""
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    section = page.partition("\n### A transaction that never ends\n")[2].partition("\n### ")[0]
-    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    blocks = re.findall(
+        r"```sh\n(.*?)```", section(page, "### A transaction that never ends"), re.DOTALL
+    )
     return [[shlex.split(line, comments=True) for line in block.splitlines()] for block in blocks]
 
 
