@@ -128,7 +128,7 @@ class Job:
     def _try(self, halves: Sequence[HalfId]) -> None:
         """Claim the halves, see whether the claim is the first, and act.
 
-        A producer has one transaction: a late request of it reaches no other (docs/operations.md).
+        A producer has one transaction, so a late request reaches no other (docs/operations.md).
         """
         records = records_of(self._operation, halves, self._ledger, self._names)
         writer = _Writer(self._settings, self._names.operator_id(self._operation.id))
@@ -158,6 +158,9 @@ class _Writer:
         ours: dict[str, Any] = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            # librdkafka takes neither for longer than the transaction, whatever [kafka] says.
+            "socket.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": _TRANSACTION_TIMEOUT_MS,
             "acks": "all",
             "partitioner": PARTITIONER,
             "allow.auto.create.topics": False,

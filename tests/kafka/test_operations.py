@@ -62,6 +62,7 @@ class Site:
             f"--tables={self.tables}",
             f"--bootstrap-servers={self.topics.bootstrap}",
             f"--set=topic_prefix={self.topics.names.prefix}",
+            "--set=kafka.socket.timeout.ms=60000",  # an act's Kafka transaction is shorter
             f"--home={self.folder / 'home'}",
         )
         return [*arguments, *connection]
