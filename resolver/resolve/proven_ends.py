@@ -88,7 +88,7 @@ def _proven(settings: Settings, partitions: Mapping[str, Collection[int]]) -> Qu
 def _written(settings: Settings, partitions: Mapping[str, Collection[int]]) -> QueueOffsets:
     """Write a record to each partition, and return the records' offsets.
 
-    The producer has one transaction: a late request of it reaches no other.
+    The producer has one transaction, so a late request reaches no other.
     """
     ends: QueueOffsets = {topic: {} for topic in partitions}
     errors: list[KafkaError] = []

@@ -29,8 +29,8 @@ from tests.support.reading import committed_records
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
-#: Late requests. Without both lines of docs/design.md the first and the last double messages. The
-#: second loses some where the marker goes before the records are acknowledged.
+#: Late requests. With neither line of docs/design.md, the first and the last double messages. The
+#: second loses messages if, besides, the marker goes before the records are acknowledged.
 TEARS = [
     ("EndTxn", "behind AddOffsetsToTxn"),
     ("EndTxn", "behind TxnOffsetCommit, records on their way"),

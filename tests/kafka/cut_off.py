@@ -1,4 +1,4 @@
-"""A leader of the lane that was cut off, for clients of the lane that act as if they asked it."""
+"""A simulated leader of the lane that was cut off: the lane's clients act as if they asked it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from resolver.spark.points import Point
 
 @contextmanager
 def failing_once(point: Point, code: int = KafkaError._TIMED_OUT) -> Iterator[list[str]]:
-    """Let Kafka refuse right at the next such point, or its answer be lost."""
+    """Raise Kafka's error at the next such point, as if Kafka refused or its answer were lost."""
 
     def lose() -> None:
         raise KafkaException(KafkaError(code))

@@ -147,7 +147,7 @@ def test_a_batch_that_a_late_commit_tore_is_mended(
     deliver_with_a_late(network, late, 3)
     assert late.end_error == NO_ERROR
     assert network.holds_once(0, 1, 2)
-    assert "batch 1: its transaction was ended, and not by this resolver" in caplog.text
+    assert "batch 1: the transaction was ended, and not by this resolver" in caplog.text
     assert "batch 1: 10 of its records are visible already" in caplog.text
 
 

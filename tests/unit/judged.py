@@ -14,12 +14,12 @@ from tests.faults.sent_log import COMMIT, Sent, SentLog, digest
 
 NAMES = Names()
 TOPIC = TOPICS[0]
-#: Where Java's default partitioner puts it, of four partitions.
+#: A key that Java's default partitioner puts into queue 0 of four.
 KEY_OF_QUEUE_0 = b"a"
 
 
 class Story:
-    """A ledger and a judge, and what happens to one message."""
+    """A sent log and a judge, and what happens to one message."""
 
     def __init__(self, path: Path) -> None:
         self.sent_log = SentLog(path / "ledger.db")

@@ -44,7 +44,6 @@ class Attempts:
         """
         self.seconds = min(2 * self.seconds, _MOST_ANSWER_SECONDS)
         failure = f"batch {self._batch} is not written yet: {str(error) or repr(error)}"
-        tell_if_ended(f"batch {self._batch}", error)
         if time.monotonic() > self._give_up_at or self._closing.is_set():
             raise DeliveryError(
                 f"{failure}. It is written after the next start",
@@ -56,12 +55,20 @@ class Attempts:
         self._pause_seconds = min(2 * self._pause_seconds, _MOST_PAUSE_SECONDS)
 
 
-def tell_if_ended(what: str, error: Exception) -> None:
-    """Log an error if somebody ended a transaction that was still being written."""
-    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.INVALID_TXN_STATE:
-        logger.error(
-            "%s: its transaction was ended, and not by this resolver: some of it may be visible. "
-            "Records that are not known to be visible are written again; look with "
-            "`txresolver audit --topics` whether all is well",
-            what,
-        )
+def tell_if_ended(error: KafkaException, batch: int, released: str | None) -> None:
+    """Log an error if somebody ended a batch's transaction, or a release's, before it was written.
+
+    `released` is the topic of the release.
+    """
+    if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
+        return
+    what, next_step = f"batch {batch}", "The next attempt looks for them and writes the rest"
+    if released is not None:
+        what = f"parked messages to {released}"
+        next_step = "All of them are written again, so some may be doubled"
+    logger.error(
+        "%s: the transaction was ended, and not by this resolver: some records may be visible. "
+        "%s. Look with `txresolver audit --topics` whether all is well",
+        what,
+        next_step,
+    )

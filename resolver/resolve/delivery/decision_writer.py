@@ -168,7 +168,6 @@ class DecisionWriter:
                 self.write(decisions, marker, released=topic)
         except (Stalled, KafkaException, FutureTimeout) as error:
             logger.info("what waits for topic %s is written later: %s", topic, error)
-            tell_if_ended(f"parked messages to {topic}", error)
             if topic in lane.topics:
                 lane.postpone(topic)
             return False
@@ -228,6 +227,9 @@ class DecisionWriter:
             self._write_transaction(_outputs(rest), batch.marker, narrow, seconds)
         except (Stalled, ProduceRefused):
             batch.is_begun = was_begun  # this attempt sent no commit
+            raise
+        except KafkaException as error:
+            tell_if_ended(error, batch.marker.batch, batch.released)
             raise
         if batch.released is None:
             # Let the next batch be patient with a Kafka that is slow, not with one that was away.

@@ -24,7 +24,7 @@ from ...protocol import Names
 from ...settings import Settings
 from ..garbage import collection_put_off
 from .activity import Activity
-from .attempts import answer_seconds, tell_if_ended
+from .attempts import answer_seconds
 from .decision_writer import DecisionWriter, Marked
 from .marker import KNOWS_FAST, NO_BATCH, Marker, progress
 from .packed import unpack
@@ -76,7 +76,6 @@ class Delivery:
                     # The resolver that we fenced may have fenced us before it saw our claim.
                     self._writer.drop()
                     failure = f"can't take over {self._names.prefix}*: {str(error) or repr(error)}"
-                    tell_if_ended("the claim of the marker", error)
                     if attempt == _CLAIMS:
                         raise DeliveryError(
                             failure, remedy="see the log of the broker, and start again"
