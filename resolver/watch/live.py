@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 
@@ -121,9 +120,19 @@ class Lag:
     def _ends(self, partitions: set[tuple[str, int]]) -> Positions:
         if not partitions:
             return {}
-        self._admin = self._admin or admin_client(self._settings)
+        if self._admin is None:  # an idle client is falsy
+            self._admin = admin_client(self._settings)
+        try:
+            # Hear of the topics first: librdkafka's ListOffsets of an unknown topic may end the
+            # process.
+            known = self._admin.list_topics(timeout=_ANSWER_SECONDS).topics
+        except KafkaException:
+            self._admin = None  # it may have asked a silent broker
+            raise
+        asked = {TopicPartition(*each): _LATEST for each in partitions if each[0] in known}
+        if not asked:
+            return {}
         # The end of committed records: a batch that is being written is not behind yet.
-        asked = {TopicPartition(*partition): _LATEST for partition in partitions}
         answers = self._admin.list_offsets(
             asked,
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -131,10 +140,10 @@ class Lag:
         )
         ends: Positions = {}
         for partition, answer in answers.items():
-            with suppress(KafkaException):  # a partition without a leader hides no other's lag
-                ends[partition.topic, partition.partition] = answer.result(
-                    2 * _ANSWER_SECONDS
-                ).offset
+            # A partition without a leader hides no other's lag. An offset is negative if its broker
+            # did not answer.
+            if answer.exception(2 * _ANSWER_SECONDS) is None and answer.result().offset >= 0:
+                ends[partition.topic, partition.partition] = answer.result().offset
         return ends
 
 

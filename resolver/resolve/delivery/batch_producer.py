@@ -26,12 +26,16 @@ from .marker import Marker
 from .marker_group import MarkerGroup
 from .packed import Output
 from .produce_errors import MESSAGE_ERRORS, ProduceFailures, ProduceRefused, serve
+from .stalls import Stalled, described_as_stalled
 
 logger = logging.getLogger(__name__)
 
 #: The topics of unacknowledged records have stalled if none of these is acknowledged for this share
 #: of the wait for an answer, and others were. The share is a second in the first attempt.
 _NEXT_SHARE = 1 / 3
+#: Seconds without an acknowledgement until the cluster is asked which topics have stalled. In each
+#: flush every further wait is twice as long: Kafka may only be slow.
+_ASK_SECONDS = 0.3
 _POLL_EVERY = 500
 _POLL_SECONDS = 0.1
 
@@ -58,10 +62,12 @@ class BatchProducer:
         stuck_seconds: float,
         answer_seconds: float,
     ) -> None:
+        self._settings = settings
         self._group = group
         self._generation = generation
         self._epoch = Epoch()
         self._failures = ProduceFailures(settings.topic_prefix)
+        self._topics: set[str] = set()
         self._on_their_way: dict[str, list[Output]] = {}
         self._bytes: Counter[str] = Counter()
         ours: dict[str, Any] = {
@@ -105,6 +111,7 @@ class BatchProducer:
         `Stalled` or `KafkaException`; after that this producer is of no use any more.
         """
         stamped = replace(marker, generation=self._generation)
+        self._topics = set()
         self._producer.begin_transaction()
         logger.debug("batch %d: %s", marker.batch, Point.OPEN)
         try:
@@ -133,6 +140,7 @@ class BatchProducer:
     def _produce_all(self, outputs: Iterable[Output], narrow: Narrow, seconds: float) -> int:
         count = 0
         for count, output in enumerate(outputs, 1):
+            self._topics.add(output.topic)
             if output.topic in narrow.topics:
                 limit = 0 if output in narrow.alone else narrow.topics[output.topic]
                 self._make_room(output, limit, seconds)
@@ -175,14 +183,28 @@ class BatchProducer:
 
         `commit` alone would pass over local refusals.
         """
-        least, give_up_at = len(self._producer), time.monotonic() + seconds
+        least, limit, since = len(self._producer), seconds, time.monotonic()
+        pause = _ASK_SECONDS
+        ask_at = since + pause
         while unsent := serve(self._producer.flush, _POLL_SECONDS):
             # Once a record was refused, the records behind it are not sent at all.
             self._failures.raise_first()
             if unsent < least:
-                least, give_up_at = unsent, time.monotonic() + seconds * _NEXT_SHARE
-            if time.monotonic() > give_up_at:
+                least, limit, since = unsent, seconds * _NEXT_SHARE, time.monotonic()
+                ask_at = since + pause
+            if time.monotonic() > since + limit:
                 raise self._failures.stall(self._producer, unsent)
+            if time.monotonic() > ask_at:
+                self._raise_stalled()
+                pause *= 2
+                ask_at = time.monotonic() + pause
         self._failures.raise_first()
         self._on_their_way = {}
         self._bytes.clear()
+
+    def _raise_stalled(self) -> None:
+        """Raise `Stalled` if the cluster says of real topics that they take no records now."""
+        prefix = self._settings.topic_prefix
+        topics = {topic for topic in self._topics if not topic.startswith(prefix)}
+        if topics and (stalled := described_as_stalled(self._settings, topics)):
+            raise Stalled(stalled)

@@ -16,7 +16,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 #: Seconds after which Kafka is asked again: librdkafka itself waits for 500 ms.
-_SLICE_SECONDS = 0.2
+_SLICE_SECONDS = 0.1
 
 
 class Stuck(Exception):

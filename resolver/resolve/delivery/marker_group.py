@@ -33,6 +33,8 @@ _ASK_SECONDS, _GROWTH = 3.5, 1.25
 #: Seconds for one request for the marker; the coordinator may have moved, and the next finds it.
 _REQUEST_SECONDS = 3.0
 _PAUSE_SECONDS = 0.1
+#: Seconds of a poll, which lasts to its end after the join too: every stall waits for a join.
+_POLL_SECONDS = 0.02
 #: Name of the one member. Whoever joins by this name replaces the former member at once.
 _MEMBER = "resolver"
 #: A day in ms, librdkafka's limit: the consumer reads nothing, so it need not poll.
@@ -104,7 +106,7 @@ class MarkerGroup:
         self._consumer.subscribe([self._topic], on_assign=take)
         until = time.monotonic() + seconds
         while not joined.is_set() and time.monotonic() < until:
-            self._consumer.poll(_PAUSE_SECONDS)
+            self._consumer.poll(_POLL_SECONDS)
         return joined.is_set()
 
     def generation(self) -> int:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ...kafka.clients import admin_client
+from ...kafka.targets import describe
 from ...protocol import Names
 from ...settings import Settings
 from .known_targets import KnownTargets
@@ -69,17 +70,19 @@ class Stalls:
 
     def _ask(self, topics: Set[str]) -> tuple[set[str], set[str]] | None:
         """Return the topics that take no records, and those with a silent leader, ours too."""
-        # Keep the client: its connections are open when a broker falls silent.
-        admin = self._admin = self._admin or admin_client(self._settings)
         try:
+            # Keep the client: where it takes long to connect, each new one would find all silent.
+            if self._admin is None:  # an idle client is falsy
+                self._admin = admin_client(self._settings)
+            admin = self._admin
             metadata = admin.list_topics(timeout=_DESCRIBE_SECONDS).topics
             stopped = {
                 topic for topic in topics & metadata.keys() if self._is_stopped(metadata[topic])
             }
             silent = self._silent(admin, metadata, (topics - stopped) | {self._own})
         except (KafkaException, FutureTimeout) as error:
-            self._admin = None
-            logger.info("whether a topic has stalled can't be told: %s", error)
+            self._admin = None  # it may have asked a silent broker
+            _log_unknown(error)
             return None
         return stopped, silent
 
@@ -107,6 +110,25 @@ class Stalls:
 def _has_come(answer: Future[ListOffsetsResultInfo]) -> bool:
     """Whether a leader has answered: if not, librdkafka gives a negative offset or an error."""
     try:
-        return answer.result(2 * _ANSWER_SECONDS).offset >= 0
-    except (KafkaException, FutureTimeout):
+        # Raising the future's exception would keep the future, and its client.
+        return answer.exception(2 * _ANSWER_SECONDS) is None and answer.result().offset >= 0
+    except FutureTimeout:
         return False
+
+
+def described_as_stalled(settings: Settings, topics: Set[str]) -> set[str]:
+    """Return those of the topics without a leader, or with too few replicas in sync.
+
+    A silent leader is not noticed, as only the cluster is asked.
+    """
+    try:
+        # A new client: one that is kept may go on asking a broker that has fallen silent.
+        described = describe(admin_client(settings), sorted(topics), _ANSWER_SECONDS)
+    except (KafkaException, FutureTimeout) as error:
+        _log_unknown(error)
+        return set()
+    return {topic for topic, target in described.targets.items() if target.stalled}
+
+
+def _log_unknown(error: Exception) -> None:
+    logger.info("whether a topic has stalled can't be told: %s", str(error) or repr(error))
