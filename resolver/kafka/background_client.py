@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from typing import Any
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..settings import Settings
 from .clients import client_config
-from .offset_answers import LATEST, OffsetAnswer, offset_answers
+from .offset_answers import LATEST, OffsetAnswer, led_partitions, offset_answers
 
 #: Options of a background client, also once it has taken over. Its lines would come every few
 #: seconds while a broker is away: the warning that names the queue says more. Metrics would cost
@@ -58,7 +58,11 @@ class BackgroundClient:
         threads. Metadata that arrives then may end the process, by a segmentation fault.
         """
         try:
-            led = [partition for topic in topics for partition in self._led(topic, seconds)]
+            led = [
+                (topic, str(queue))
+                for each in topics
+                for topic, queue in led_partitions(self.client, {each}, seconds)
+            ]
         except KafkaException:  # no broker has answered in time; the next client tries again
             return
         # Send a request for each partition: one for several would have no answer while one of them
@@ -72,11 +76,6 @@ class BackgroundClient:
             for topic, queue in self._partitions.intersection(led)
         }
         self._asked.set()
-
-    def _led(self, topic: str, seconds: float) -> Iterable[QueuePartition]:
-        """Return the topic's partitions that have a leader; the client knows the topic then."""
-        partitions = self.client.list_topics(topic, timeout=seconds).topics[topic].partitions
-        return [(topic, str(queue)) for queue, found in partitions.items() if found.leader >= 0]
 
     def is_over(self) -> bool:
         """Whether its time is up: librdkafka may never answer, whatever the time-out given."""

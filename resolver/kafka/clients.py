@@ -70,7 +70,8 @@ def reader_config(settings: Settings, **more: Any) -> dict[str, Any]:
 
 def admin_client(settings: Settings) -> AdminClient:
     """Return a client that makes and describes topics; it has nothing to close."""
-    return AdminClient(client_config(settings))
+    # Describing a missing topic must not make it.
+    return AdminClient(client_config(settings, **{"allow.auto.create.topics": False}))
 
 
 def spark_kafka_options(settings: Settings, answer_ms: int = 10_000) -> dict[str, str]:

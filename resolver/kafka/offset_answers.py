@@ -1,15 +1,15 @@
-"""Answers of leaders that are asked for offsets of half and op partitions."""
+"""Asking leaders for offsets, and their answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from ..errors import ResolverError
 
@@ -36,6 +36,40 @@ _AWAY = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
+
+
+def ask_offsets(
+    client: AdminClient,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    seconds: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, Future[Any]]:
+    """Ask for the offsets of those of the partitions that have a leader.
+
+    The client hears of the topics first. Where it knows no topic or leader, librdkafka works on one
+    object in two threads. Metadata that arrives then may end the process, by a segmentation fault.
+    Raises `KafkaException` if no broker names the leaders within `seconds`.
+    """
+    led = led_partitions(client, {partition.topic for partition in specs}, seconds)
+    asked = {each: spec for each, spec in specs.items() if (each.topic, each.partition) in led}
+    if not asked:
+        return {}
+    return client.list_offsets(asked, isolation_level=isolation, request_timeout=seconds)
+
+
+def led_partitions(client: AdminClient, topics: Set[str], seconds: float) -> set[tuple[str, int]]:
+    """Return the partitions of topics that have a leader; the client knows the topics then.
+
+    Raises `KafkaException` if no broker answers within `seconds`.
+    """
+    one = next(iter(topics)) if len(topics) == 1 else None  # None: all topics, in one request
+    known = client.list_topics(one, timeout=seconds).topics
+    return {
+        (topic, number)
+        for topic in topics & known.keys()
+        for number, partition in known[topic].partitions.items()
+        if partition.leader >= 0
+    }
 
 
 class OffsetAnswer(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from ..errors import ResolverError
 from ..protocol import Names
 from ..settings import Settings
 from .clients import admin_client
-from .offset_answers import GRACE_SECONDS, LATEST, offset_answers
+from .offset_answers import GRACE_SECONDS, LATEST, ask_offsets, offset_answers
 
 #: Offsets by topic and partition number, as Spark's Kafka source writes them.
 QueueOffsets = dict[str, dict[str, int]]
@@ -43,6 +43,7 @@ def _all_of(
     admin: AdminClient, topic: str, queues: int, spec: OffsetSpec, until: float
 ) -> dict[str, int]:
     offsets: dict[str, int] = {}
+    failure: KafkaException | None = None
     while len(offsets) < queues:
         missing = [queue for queue in range(queues) if str(queue) not in offsets]
         specs = {TopicPartition(topic, queue): spec for queue in missing}
@@ -51,8 +52,11 @@ def _all_of(
             raise ResolverError(
                 f"Kafka does not say where all partitions of {topic} begin or end",
                 remedy="start again when each of them has a leader",
-            )
-        futures = admin.list_offsets(specs, request_timeout=seconds)
+            ) from failure
+        try:
+            futures = ask_offsets(admin, specs, seconds)
+        except KafkaException as error:
+            failure, futures = error, {}
         for answer in offset_answers(futures, seconds + GRACE_SECONDS):
             offsets[answer.queue] = answer.offset
         if len(offsets) < queues:
@@ -69,6 +73,8 @@ class StableEnd(NamedTuple):
 
 def stable_ends(client: AdminClient, topic: str, queues: int) -> dict[int, StableEnd]:
     """Return the ends of a topic's partitions that answer within a second or two.
+
+    The client has heard of the topic, as `ask_offsets` says.
 
     Raises `ResolverError` for an error that another attempt does not mend.
     """

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from ..errors import MalformedHalf, MalformedOp, TxResolverError
 from ..kafka.clients import admin_client, reader_config
+from ..kafka.offset_answers import led_partitions
 from ..kafka.partition_offsets import StableEnd, stable_ends
 from ..protocol import Names, decode_half, decode_op
 from ..protocol.headers import headers_of
@@ -37,6 +38,8 @@ _LOOK_SECONDS = 0.5
 #: Seconds since the last fast half after which nobody looks any more. A transaction is open for at
 #: most `transaction.max.timeout.ms`, a quarter of an hour by default.
 _LATELY_SECONDS = 3_600.0
+#: Seconds in which a broker tells a new client of the op topic.
+_HEAR_SECONDS = 1.0
 #: Seconds for a record that is there to be read.
 _READ_SECONDS = 2.0
 #: Seconds without an answer from some partition after which a new client asks: the old one may have
@@ -144,7 +147,12 @@ class StuckWatch(VitalThread):
     def _ends(self) -> dict[int, StableEnd]:
         now = time.monotonic()
         if self._client is None:
-            self._client, self._answered_at = admin_client(self._settings), now
+            client = admin_client(self._settings)
+            try:
+                led_partitions(client, {self._names.op}, _HEAR_SECONDS)
+            except KafkaException:
+                return {}
+            self._client, self._answered_at = client, now
         ends = stable_ends(self._client, self._names.op, self._settings.queues)
         if len(ends) == self._settings.queues:
             self._answered_at = now

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import datetime
 from typing import Any, cast
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..kafka.clients import admin_client
+from ..kafka.offset_answers import LATEST, ask_offsets
 from ..protocol import Names
 from ..resolve.job import Resolve
 from ..settings import Settings
@@ -20,7 +22,6 @@ from .metrics import Buckets, Value
 
 #: Offset up to which a query has read, by topic and partition.
 Positions = dict[tuple[str, int], int]
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 #: Part of a batch that an idle trigger lacks, and how many of the last reports are searched for it.
 _WRITING, _REPORTS = "addBatch", 5
 #: Spark's figure of RocksDB's files.
@@ -123,28 +124,22 @@ class Lag:
         if self._admin is None:  # an idle client is falsy
             self._admin = admin_client(self._settings)
         try:
-            # Hear of the topics first: librdkafka's ListOffsets of an unknown topic may end the
-            # process.
-            known = self._admin.list_topics(timeout=_ANSWER_SECONDS).topics
-        except KafkaException:
+            return _told_ends(self._admin, partitions)
+        except (KafkaException, FutureTimeout):
             self._admin = None  # it may have asked a silent broker
             raise
-        asked = {TopicPartition(*each): _LATEST for each in partitions if each[0] in known}
-        if not asked:
-            return {}
-        # The end of committed records: a batch that is being written is not behind yet.
-        answers = self._admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_SECONDS,
-        )
-        ends: Positions = {}
-        for partition, answer in answers.items():
-            # A partition without a leader hides no other's lag. An offset is negative if its broker
-            # did not answer.
-            if answer.exception(2 * _ANSWER_SECONDS) is None and answer.result().offset >= 0:
-                ends[partition.topic, partition.partition] = answer.result().offset
-        return ends
+
+
+def _told_ends(admin: AdminClient, partitions: set[tuple[str, int]]) -> Positions:
+    """Return the ends of committed records: a batch that is being written is not behind yet."""
+    specs = {TopicPartition(*each): LATEST for each in partitions}
+    answers = ask_offsets(admin, specs, _ANSWER_SECONDS, IsolationLevel.READ_COMMITTED)
+    ends: Positions = {}
+    for partition, answer in answers.items():
+        # A partition whose leader is away hides no other's lag. Its offset may be negative.
+        if answer.exception(2 * _ANSWER_SECONDS) is None and answer.result().offset >= 0:
+            ends[partition.topic, partition.partition] = answer.result().offset
+    return ends
 
 
 def _read(query: str, positions: Positions) -> Iterator[Value]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -25,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ...kafka.clients import WHOLE_BYTES, admin_client, reader_config
+from ...kafka.offset_answers import LATEST, ask_offsets
 from ...settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ _CHUNK_SECONDS = 0.5
 _NO_MORE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 #: Kafka's offset for "no record is as new".
 _NO_RECORD = -1
-_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 _OffsetsByPartition = dict[TopicPartition, int]
 
@@ -132,7 +131,7 @@ def _told_bounds(
     }
     admin = admin_client(settings)
     begins = _offsets(admin, begin_specs, seconds, least=_NO_RECORD)
-    ends = _offsets(admin, dict.fromkeys(begin_specs, _LATEST), seconds, least=0)
+    ends = _offsets(admin, dict.fromkeys(begin_specs, LATEST), seconds, least=0)
     behind_all = 2**63 - 1
     return {
         partition: behind_all if begin == _NO_RECORD else begin
@@ -150,12 +149,11 @@ def _offsets(
     if not specs:
         return {}
     # Open transactions count too: our own records may stand behind them.
-    answers = admin.list_offsets(
-        specs, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=seconds
-    )
+    answers = ask_offsets(admin, specs, seconds)
     offsets = {partition: _offset(answer, seconds + 1) for partition, answer in answers.items()}
-    if min(offsets.values()) < least:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a broker did not answer"))
+    if len(offsets) < len(specs) or min(offsets.values()) < least:
+        reason = "not every partition has a leader that answers"
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
     return offsets
 
 

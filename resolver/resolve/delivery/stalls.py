@@ -16,11 +16,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ListOffsetsResultInfo,
-    OffsetSpec,
     TopicMetadata,
 )
 
 from ...kafka.clients import admin_client
+from ...kafka.offset_answers import LATEST
 from ...kafka.targets import describe
 from ...protocol import Names
 from ...settings import Settings
@@ -71,10 +71,10 @@ class Stalls:
     def _ask(self, topics: Set[str]) -> tuple[set[str], set[str]] | None:
         """Return the topics that take no records, and those with a silent leader, ours too."""
         try:
-            # Keep the client: where it takes long to connect, each new one would find all silent.
-            if self._admin is None:  # an idle client is falsy
-                self._admin = admin_client(self._settings)
+            # Keep the client: where connecting takes long, new ones would find leaders silent.
             admin = self._admin
+            if admin is None:  # an idle client is falsy
+                admin = self._admin = admin_client(self._settings)
             metadata = admin.list_topics(timeout=_DESCRIBE_SECONDS).topics
             stopped = {
                 topic for topic in topics & metadata.keys() if self._is_stopped(metadata[topic])
@@ -97,14 +97,17 @@ class Stalls:
     def _silent(
         self, admin: AdminClient, metadata: dict[str, TopicMetadata], topics: Set[str]
     ) -> set[str]:
-        """Return the topics with a leader that does not answer."""
-        specs = {
-            TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        """Return the topics with a leader that does not answer, or with none."""
+        partitions = {
+            TopicPartition(topic, number): partition.leader >= 0
             for topic in topics & metadata.keys()
-            for number in metadata[topic].partitions
+            for number, partition in metadata[topic].partitions.items()
         }
-        answers = admin.list_offsets(specs, request_timeout=_ANSWER_SECONDS)
-        return {partition.topic for partition, answer in answers.items() if not _has_come(answer)}
+        # ListOffsets of a partition without a leader is as unsafe as `ask_offsets` says.
+        led = {partition: LATEST for partition, is_led in partitions.items() if is_led}
+        answers = admin.list_offsets(led, request_timeout=_ANSWER_SECONDS) if led else {}
+        answered = {partition for partition, answer in answers.items() if _has_come(answer)}
+        return {partition.topic for partition in partitions.keys() - answered}
 
 
 def _has_come(answer: Future[ListOffsetsResultInfo]) -> bool:
