@@ -415,7 +415,7 @@ class RecordsAway(ResolverError):
 
     def __init__(self, queue: int, message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)
-        self.args = (queue, message, remedy)  # pickle makes the error anew from them
+        self.args = (queue, message, remedy)  # pickle makes the error again from them
         self.queue = queue
 
 

@@ -64,7 +64,7 @@ class Request(NamedTuple):
     until: UntilOption = None
     limit: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="At most so many; all if not given."),
+        typer.Option(min=1, help="At most this many; all if not given."),
     ] = None
     actor: Annotated[
         Optional[str],  # noqa: UP045

@@ -157,7 +157,7 @@ _NOT_COMPACTED = _equal("cleanup.policy", "delete", "compaction loses records of
 
 def _kept(keep: int, why: str) -> tuple[Rule, ...]:
     """Return the rules that a record is kept for `keep` ms (-1: without limit)."""
-    needed = "-1 (for ever)" if keep == -1 else f"{keep} or more, or -1 (for ever)"
+    needed = "-1 (without limit)" if keep == -1 else f"{keep} or more, or -1 (without limit)"
     return (
         _NOT_COMPACTED,
         Rule(

@@ -136,7 +136,7 @@ def _keep_topics(spark: SparkSession, settings: Settings, checkpoint: Path | str
     others = [topic for topic in there if known.get(topic, ids[topic]) != ids[topic]]
     if others:
         raise ResolverError(
-            f"{' and '.join(others)} was made anew since land's checkpoint {checkpoint} was, and "
+            f"{' and '.join(others)} was made again since land's checkpoint {checkpoint} was, and "
             "its offsets say nothing of it",
             remedy=f"remove the folder {checkpoint} and start again: the tables keep what landed, "
             "and land goes on after it",

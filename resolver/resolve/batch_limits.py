@@ -133,7 +133,7 @@ def _new_records(start: QueueOffsets, ends: QueueOffsets) -> dict[tuple[str, str
         if count < 0:
             raise ResolverError(
                 f"partition {queue} of {topic} ends at {ends[topic][queue]}, and was read up to "
-                f"{start[topic][queue]}: it was made anew or has lost records, so transactions "
+                f"{start[topic][queue]}: it was made again or has lost records, so transactions "
                 "may be lost",
                 remedy=REBUILD,
             )

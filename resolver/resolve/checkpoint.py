@@ -81,7 +81,7 @@ class Checkpoint:
         others = [topic for topic, known_id in known["ids"].items() if ids[topic] != known_id]
         if others:
             raise ResolverError(
-                f"{' and '.join(others)} was made anew since checkpoint {self.path} was: where it "
+                f"{' and '.join(others)} was made again since checkpoint {self.path} was: where it "
                 "had read up to says nothing of it",
                 remedy="start with --rebuild, on a new checkpoint, to resolve what is there now",
             )

@@ -176,9 +176,9 @@ TABLES = (
     ),
     Table(
         "Growth",
-        "Batches under a steady 2,000/s, on topics where `settled` and `pending` are so many at "
+        "Batches under a steady 2,000/s, on topics where `settled` and `pending` are the counts at "
         "first. Then the state: its keys and values, as the checkpoint has them. Then a backlog, "
-        "for the rate, when `settled then` are so many.",
+        "for the rate, when `settled then` is the count.",
         ("settled", "pending", "queues", "bodies"),
         (
             Column("settled", "settled"),

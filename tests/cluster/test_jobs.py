@@ -148,7 +148,7 @@ def test_a_wrong_setting_ends_a_job_with_its_name_and_the_remedy(
 
 
 def send(world: World, count: int = 10) -> list[Sent]:
-    """Send so many halves to each queue."""
+    """Send this many halves to each queue."""
     return [
         sent
         for queue in range(QUEUES)
@@ -168,7 +168,7 @@ def once(sent: list[Sent]) -> Counter[str]:
 
 
 def delivered(world: World, expected: list[Sent]) -> Counter[str | None]:
-    """Return the transactions that were delivered, and how often, once there are so many."""
+    """Return the transactions that were delivered, and how often, once there are this many."""
     messages = world.reader(world.real).until(len(expected), PATIENCE_SECONDS)
     return Counter(header(message, "UNIQ_KEY") for message in messages)
 

@@ -46,7 +46,7 @@ def harmless_changes(copy: Copy, story: Story) -> Iterator[Damage]:
     yield _done("refused with its half, whose refusal is to land", Invariant.QUARANTINE, unended)
     early = story.committed[-1]
     _end_before_its_half(copy, story, early)
-    yield _done("ended before its half, in vain, and after", Invariant.FIRST_END, early)
+    yield _done("ended before its half, for nothing, and after", Invariant.FIRST_END, early)
 
 
 def _end_before_its_half(copy: Copy, story: Story, sent: Sent) -> None:

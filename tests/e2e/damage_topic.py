@@ -1,4 +1,4 @@
-"""What can be wrong with the real topic: it is made anew with messages lost, doubled or changed."""
+"""Faults of the real topic: it is made again, with messages lost, doubled or changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def commit_unlanded(story: Story) -> None:
 
 
 def damage_topic(story: Story) -> Iterator[Damage]:
-    """Make the real topic anew, with some of its messages lost, doubled or changed."""
+    """Make the real topic again, with some of its messages lost, doubled or changed."""
     world = story.world
     kept = {header(one, "HALF_OFFSET"): one for one in world.reader(world.real).all()}
     plain = reversed(story.committed)

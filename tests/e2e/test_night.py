@@ -76,7 +76,7 @@ class Night:
 
 
 def landed(tables: Path, status: str, count: int, group: str | None = None) -> None:
-    """Return once the ledger has so many transactions of a status."""
+    """Return once the ledger has this many transactions of a status."""
     chosen = Filter(status=status, group=group)
     wait_until(
         lambda: len(Ledger(tables=tables).transactions(chosen).to_pylist()) == count,
@@ -85,7 +85,7 @@ def landed(tables: Path, status: str, count: int, group: str | None = None) -> N
 
 
 def asked(tables: Path, count: int) -> None:
-    """Return once the ledger has so many pending transactions that were asked about."""
+    """Return once the ledger has this many pending transactions that were asked about."""
 
     def are_there() -> bool:
         rows = Ledger(tables=tables).pending().to_pylist()

@@ -279,7 +279,7 @@ def shows_spark(lines: list[str]) -> bool:
 
 
 def landed(home: Path, table: str, rows: int) -> None:
-    """Wait until a table has so many rows."""
+    """Wait until a table has this many rows."""
     until = time.monotonic() + PATIENCE_SECONDS
     while len(DeltaTable(home / "tables" / table).to_pandas()) < rows:
         assert time.monotonic() < until, f"{table} has not {rows} rows"

@@ -102,7 +102,7 @@ def _deliver(world: World, sent: Sent) -> None:
 def test_a_rebuild_that_was_cut_short_stays_a_rebuild(
     world: World, resolving: Resolving, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Killed after it took over, before its first batch: no start of it delivers all anew."""
+    """Killed after it took over, before its first batch: no start of it delivers all again."""
     with resolving("first", **PATIENT):
         world.end(world.send_half())
         world.resolutions(1)
@@ -130,7 +130,7 @@ def test_a_rebuild_that_was_cut_short_is_refused_after_another_one_took_over(
 def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
     world: World, resolving: Resolving
 ) -> None:
-    """The half topic was made anew: other halves have the offsets of those that had ended."""
+    """The half topic was made again: other halves have the offsets of those that had ended."""
     with resolving("first", **PATIENT):
         world.end(*[world.send_half() for _ in range(3)])
         world.resolutions(3)
@@ -138,7 +138,10 @@ def test_a_rebuild_takes_no_new_half_for_one_that_is_gone(
     world.await_gone(world.names.half)
     ensure_topics(world.admin, _settings(world))
     before = [world.send_half() for _ in range(2)]
-    with pytest.raises(ResolverError, match=r"made anew.*--rebuild"), resolving("first", **PATIENT):
+    with (
+        pytest.raises(ResolverError, match=r"made again.*--rebuild"),
+        resolving("first", **PATIENT),
+    ):
         pass
     with resolving("second", rebuild=True, **PATIENT):
         world.end(*before)

@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
         prog="scripts/faults", description=__doc__, usage="scripts/faults [OPTION...]"
     )
     parser.add_argument(
-        "--rounds", type=_count, help="about so many: each fault gets its share, at least 1"
+        "--rounds", type=_count, help="about this many: each fault gets its share, at least 1"
     )
     parser.add_argument("--seed", type=int, help=f"the same seed, the same campaign ({_SEED})")
     parser.add_argument("--resume", action="store_true", help="go on where one was interrupted")

@@ -92,7 +92,7 @@ class Results:
         if "seed" not in first:
             raise FaultError(
                 f"{self._path} does not begin with a campaign, as when it was killed at once: "
-                "remove it, and begin anew without --resume"
+                "remove it, and begin again without --resume"
             )
         return first
 

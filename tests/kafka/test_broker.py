@@ -257,7 +257,7 @@ def test_kill_9_of_its_parent_ends_the_broker_and_the_home_can_be_used_again(
 def test_a_commit_survives_kill_9_of_the_broker_before_its_marker_is_written(
     tmp_path: Path,
 ) -> None:
-    """Without recovery.py the messages of such a commit stay hidden for ever."""
+    """Without recovery.py the messages of such a commit stay hidden for good."""
     with Broker(tmp_path) as broker:
         bootstrap = broker.bootstrap
         make_topic(bootstrap, "orders")

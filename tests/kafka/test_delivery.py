@@ -214,7 +214,7 @@ def test_a_check_topic_that_cannot_be_made_stops_nothing(
     ensure_topics(admin_client(settings), settings, ["a.b"])
     delivery = deliveries("checkpoint")
     delivery.start(is_new=True)
-    unwritable = _message(names.check("a_b"), b"asked in vain")
+    unwritable = _message(names.check("a_b"), b"asked for nothing")
     others = [_message(names.check(group), b"asked") for group in ("a", "b")]
     delivery.deliver(0, _parts(unwritable, unwritable, *others, _message(real, b"delivered")))
     assert values(settings, real) == [b"delivered"]
@@ -240,7 +240,7 @@ def test_a_check_topic_that_was_deleted_stops_nothing(
     delivery.start(is_new=True)
     delivery.deliver(0, _parts(_message(topic, b"asked"), _message(real, b"first")))
     admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
-    delivery.deliver(1, _parts(_message(topic, b"asked in vain"), _message(real, b"second")))
+    delivery.deliver(1, _parts(_message(topic, b"asked for nothing"), _message(real, b"second")))
     assert values(settings, real) == [b"first", b"second"]
 
 
@@ -268,7 +268,7 @@ def test_a_check_topic_without_a_leader_stops_nothing(
 ) -> None:
     """librdkafka would try on and on."""
     topic = "tx.check.orders"
-    batch = _parts(_message(topic, b"asked in vain"), _message("real", b"delivered"))
+    batch = _parts(_message(topic, b"asked for nothing"), _message("real", b"delivered"))
     with without_leader(tmp_path, topic) as (settings, _):
         delivery = Delivery(settings, "checkpoint")
         delivery.start(is_new=True)

@@ -257,7 +257,7 @@ def test_asyncio_has_the_same_calls(topics: FastTopics) -> None:
     assert slow_commits(topics) == []
 
 
-#: Stores halves, and waits for ever within the Kafka transaction of their commits.
+#: Stores halves, and waits without end within the Kafka transaction of their commits.
 SLEEPS = """
 import sys, time
 from confluent_kafka import Producer

@@ -124,7 +124,7 @@ def test_a_leader_that_was_replaced_is_not_believed(plans: Plans, leaders: list[
     wait_until(lambda: plans.next(plans.nothing) == plans.all)
     leaders[0].epoch, leaders[0].lacks = 4, 1
     assert [plans.next(plans.all, 0.0) for _ in range(PLANS)] == [plans.all] * PLANS
-    # A topic that was made anew keeps a lesser epoch.
+    # A topic that was made again keeps a lesser epoch.
     wait_until(lambda: plans.next(plans.all, 130.0) == plans.up_to(1, 0))
 
 

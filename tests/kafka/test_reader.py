@@ -298,7 +298,7 @@ def test_records_in_the_place_of_lost_ones_are_not_taken_for_what_comes_next(
 def test_records_of_an_earlier_leader_in_the_place_of_lost_ones_are_noticed_too(
     topics: ProtocolTopics, records: RangeReader
 ) -> None:
-    """As after a whole cluster was restored from a copy: its leaders count anew from there."""
+    """As after a whole cluster was restored from a copy: its leaders count on from there."""
     write_alone(topics, range(25))
     seen = {topics.names.half: Seen(offset=19, epoch=7)}
     with pytest.raises(ResolverError, match=r"lost records up to 19.*--rebuild"):
@@ -327,7 +327,7 @@ def write_alone(topics: ProtocolTopics, numbers: range) -> None:
 
 
 def lose_behind(home: Path, partition: str, count: int) -> None:
-    """Cut a partition's log behind so many batches, which Kafka then recovers."""
+    """Cut a partition's log behind this many batches, which Kafka then recovers."""
     (log,) = home.glob(f"**/{partition}/*.log")
     stored, end = log.read_bytes(), 0
     for _ in range(count):

@@ -114,7 +114,7 @@ def test_it_is_new_until_a_batch_is_committed(
 def test_it_is_of_the_topics_that_it_was_made_with(reopen: Reopen) -> None:
     reopen().keep_topics({"tx.half": "a", "tx.op": "b"}, 4)
     reopen().keep_topics({"tx.half": "a", "tx.op": "b"}, 4)
-    with pytest.raises(ResolverError, match=r"tx.half was made anew.*--rebuild"):
+    with pytest.raises(ResolverError, match=r"tx.half was made again.*--rebuild"):
         reopen().keep_topics({"tx.half": "c", "tx.op": "b"}, 4)
     with pytest.raises(SettingsError, match=r"4 queues, and there are 8.*--rebuild"):
         reopen().keep_topics({"tx.half": "a", "tx.op": "b"}, 8)

@@ -266,7 +266,7 @@ def test_a_topic_made_again_before_land_saw_it_gone_stops_it_too(
     delete_topic(ledger, ledger.names.check("payments"))
     ledger.make_topics("payments")
     write_checks(ledger, "payments", records)
-    land_refused(ledger, r"check\.payments was made anew since")
+    land_refused(ledger, r"check\.payments was made again since")
 
 
 def test_a_topic_made_again_while_land_runs_stops_it(ledger: Ledger) -> None:

@@ -80,5 +80,5 @@ class BareWorld(World):
             self.until(is_read, "the topics can't be read to their end", WHOLE_SECONDS)
         judge.give_up(set(judge.open))
         verdict = judge.verdict
-        summary = f"read anew: {verdict.settled} transactions" if verdict.holds else str(verdict)
+        summary = f"read again: {verdict.settled} transactions" if verdict.holds else str(verdict)
         return Audit(name, 0 if verdict.holds else 1, summary, verdict.settled)

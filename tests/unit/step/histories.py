@@ -95,7 +95,7 @@ class World:
         self.plan = Plan(0, lost, lost)
         self.op_offset = max(self.op_offset, lost)
         self.fast_names: list[str] = choices.of([["a"], ["a", "b"], []])
-        #: An operator decides where ops are lost; one in so many ops is an operator's.
+        #: An operator decides where ops are lost; one in this many ops is an operator's.
         self.operators = 3 if lost else 10
         self.words = choices.of([*_WORDS, _WORDS[0]])
         self.generation = 0

@@ -473,7 +473,7 @@ def test_an_answer_counts_although_a_delivered_op_overtakes_it() -> None:
 
 
 def test_after_a_rebuild_ops_may_be_lost_of_all_halves_before_it(queue: Driver) -> None:
-    """The op partition may have been made anew, or have lost its last records."""
+    """The op partition may have been made again, or have lost its last records."""
     queue.settle({}, 0)
     queue.at(10_000, fast_half(0, 50), fast_half(1, 9_000), records.fence(0, 10_000))
     later = fast_half(2, 10_001)

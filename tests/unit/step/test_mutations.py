@@ -365,7 +365,7 @@ MUTATIONS = [
         "        turns.after[waits] = winner\n"
         "        turns.overtaken[waits] = True\n",
         "",
-        "an end that waited in vain is not judged",
+        "an end that waited for nothing is not judged",
     ),
     Change(
         "fast/waiting_ends.py",

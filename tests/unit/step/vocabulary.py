@@ -19,7 +19,7 @@ from resolver.protocol import (
 
 #: The queue of all examples and histories, and the secret of its fences.
 QUEUE, FENCE_SECRET = 3, "secret"
-#: Outcomes are forgotten by ranges of so many half offsets.
+#: Outcomes are forgotten by ranges of this many half offsets.
 RANGE = 4096
 
 
