@@ -11,8 +11,9 @@ from itertools import zip_longest
 
 from ..errors import ResolverError
 from ..kafka.partition_offsets import QueueOffsets
-from ..protocol import StoredRecord, record_bytes
+from ..protocol import Names, StoredRecord, record_bytes
 from ..settings import Settings
+from .lost_records import Partition
 from .read_problems import REBUILD
 from .reader import Range, RangeReader
 
@@ -44,6 +45,7 @@ class BatchLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._names = Names(settings.topic_prefix)
         self._most_offsets = settings.max_offsets_per_trigger
         self._most_bytes = settings.max_bytes_per_trigger
         self._reader: RangeReader | None = None
@@ -89,21 +91,33 @@ class BatchLimits:
 
     def _sample(self, rows: list[RangeRow], count: int) -> None:
         """Estimate the average size of a batch's records, in bytes."""
-        self._record_bytes = max(1.0, sum(map(self._expected_bytes, rows)) / count)
+        self._record_bytes = max(1.0, self._expected_bytes(self._by_partition(rows)) / count)
         self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
+        for queue, *_ in rows:
+            self._away_seconds.pop(queue, None)
 
-    def _expected_bytes(self, row: RangeRow) -> int:
-        """Return the bytes of a row's records, if the others are like the sampled ones."""
-        queue, *halves, ops_start, ops_end = row
-        both = (Range(*halves), Range(ops_start, ops_end))
+    def _by_partition(self, rows: list[RangeRow]) -> dict[Partition, Range]:
+        return {
+            (topic, queue): Range(*offsets)
+            for queue, *of_both in rows
+            for topic, offsets in (
+                (self._names.half, of_both[:2]),
+                (self._names.op, of_both[2:]),
+            )
+        }
+
+    def _expected_bytes(self, ranges: dict[Partition, Range]) -> int:
+        """Return the bytes of the ranges' records, if the others are like the sampled ones."""
         self._reader = self._reader or RangeReader(self._settings, _SAMPLE_BYTES, _SAMPLE_SECONDS)
-        sampled: tuple[list[StoredRecord], list[StoredRecord]] = ([], [])
-        for half_range, op_range in zip_longest(*map(_samples, both), fillvalue=Range(0, 0)):
-            records = self._reader.read(queue, half_range, op_range)
-            for known, read in zip(sampled, records, strict=True):
-                known.extend(read)
-        self._away_seconds.pop(queue, None)
-        return sum(map(_extrapolated, both, sampled))
+        sampled: dict[Partition, list[StoredRecord]] = {partition: [] for partition in ranges}
+        # All partitions at once: one after another, the answers would take several times as long.
+        for places in zip_longest(*map(_places, ranges.values()), fillvalue=Range(0, 0)):
+            records = self._reader.read_partitions(dict(zip(ranges, places, strict=True)))
+            for partition, read in records.items():
+                sampled[partition] += read
+        return sum(
+            _extrapolated(offsets, sampled[partition]) for partition, offsets in ranges.items()
+        )
 
 
 def _shared(start: QueueOffsets, ends: QueueOffsets, limit: int) -> QueueOffsets:
@@ -145,7 +159,7 @@ def _count(row: RangeRow) -> int:
     return halves_end - halves_start + ops_end - ops_start
 
 
-def _samples(offsets: Range) -> list[Range]:
+def _places(offsets: Range) -> list[Range]:
     """Return small ranges at the beginning, at the end, and evenly between."""
     start, end = offsets
     count = min(_MOST_PLACES, 2 + (end - start) // _APART)
