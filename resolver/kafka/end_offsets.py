@@ -6,8 +6,9 @@ background, new clients ask for this queue until one gets an answer. So no later
 
 A leader that was cut off from the other brokers still answers, and knows no new records. So a new
 client asks every few seconds, and takes over if a later leader answers it. It asks a broker chosen
-by chance who leads: `bootstrap_servers` has to name several. If the last plan was more than four
-seconds ago, leaders may have moved. Then planning waits for the new client.
+by chance who leads: `bootstrap_servers` has to name several. If the last plan was more than eight
+seconds ago, the batch may have waited for a leader that moved. Then planning waits for the new
+client.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ _ANSWER_SECONDS = 1.0
 _GROWTH, _MOST_SECONDS = 1.25, 10.0
 #: Pause in seconds between new clients that look for later leaders, and the time that each has. The
 #: client in use won't do, however often it asks who leads: librdkafka asks the broker used last, so
-#: mostly the leader cut off. After a longer pause between plans, planning waits for a new client.
+#: mostly the leader cut off.
 _LEADERS_SECONDS = 4.0
+#: Seconds since the last plan after which planning waits for a new client. Large batches take about
+#: 5 s: a wait in each plan would cost a backlog 1 to 2 % of its rate. Kafka needs about 9 s to
+#: replace a dead leader, and the batch that reads from it waits as long.
+_LONG_SECONDS = 8.0
 #: Seconds from leaving out a queue to its first warning, and between warnings.
 _WARN_AFTER_SECONDS, _WARN_EVERY_SECONDS = 1.0, 60.0
 
@@ -120,7 +125,7 @@ class EndOffsets:
 
     def _is_long_ago(self) -> bool:
         """Whether leaders may have moved since the last plan: the client in use would not know."""
-        return self._monotonic() > self._planned_at + _LEADERS_SECONDS
+        return self._monotonic() > self._planned_at + _LONG_SECONDS
 
     def _take_answers(self) -> bool:
         """Take what a new client has found, unless it has asked a leader that was cut off.
