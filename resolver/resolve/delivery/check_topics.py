@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Set
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from confluent_kafka import KafkaException
@@ -15,7 +16,6 @@ from ...kafka.topics import ensure_topics
 from ...protocol import Names
 from ...settings import Settings
 from .known_targets import KnownTargets
-from .packed import DecisionRecords
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +35,12 @@ class CheckTopics:
         self._targets = targets
         self._closing = closing
 
-    def make_missing(self, decisions: list[DecisionRecords]) -> None:
-        """Make the check topics of groups met for the first time, up to `_NEW_GROUPS` in a batch.
+    def make_missing(self, topics: Set[str]) -> None:
+        """Make the check topics among a batch's topics that are missing, up to `_NEW_GROUPS`.
 
         Checks of further groups, and of a group whose topic can't be made, are left out. Their
         topics are tried again with the next checks.
         """
-        topics = {decision.message.topic for decision in decisions if decision.message}
         checked = {topic: self._names.checked_group(topic) for topic in topics}
         groups = {topic: group for topic, group in checked.items() if group is not None}
         if not groups or not self._settings.create_check_topics:

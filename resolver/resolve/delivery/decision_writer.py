@@ -216,8 +216,9 @@ class DecisionWriter:
             if self._has_succeeded(batch, marker):
                 return
         # A new batch's commits pass these steps unchanged, unless their topic takes none now.
-        self._check_topics.make_missing(batch.decisions)
-        diverted = self.parking.divert(batch.decisions, batch.released, batch.is_begun)
+        topics = {decision.message.topic for decision in batch.decisions if decision.message}
+        self._check_topics.make_missing(topics)
+        diverted = self.parking.divert(batch.decisions, topics, batch.released, batch.is_begun)
         visible = self._visible.of(batch.marker.batch, diverted if batch.is_begun else [], seconds)
         deliverable, narrow = self._undeliverable.writable(visible.keep_visible_ends(diverted))
         rest = visible.rest(deliverable)

@@ -53,9 +53,9 @@ class Notices:
 
     def count(self, written: Iterable[DecisionRecords]) -> None:
         """Count decisions that were written, and warn of kinds that are new."""
-        for decision in written:
-            message = decision.message
-            if message is not None and message.topic in self._topics:
+        for message, _, half_headers in written:
+            is_commit = half_headers is not None  # most decisions are, and they end well
+            if not is_commit and message is not None and message.topic in self._topics:
                 self._count(message)
 
     def warn(self) -> None:

@@ -134,11 +134,14 @@ def pack(
 
 def unpack(packed: bytes) -> list[DecisionRecords]:
     """Undo `pack`."""
+    # `_make` would count the fields of each: a tenth of the time, with up to 100,000 decisions.
+    make = tuple.__new__
     return [
-        DecisionRecords(
-            message and Output._make(message), resolution and Output._make(resolution), half_headers
+        make(
+            DecisionRecords,
+            (message and make(Output, message), record and make(Output, record), half_headers),
         )
-        for message, resolution, half_headers in msgpack.unpackb(packed, use_list=False)
+        for message, record, half_headers in msgpack.unpackb(packed, use_list=False)
     ]
 
 

@@ -22,6 +22,7 @@ class Parking:
     """Keeps messages to topics that take none out of the way of all other messages."""
 
     def __init__(self, settings: Settings, targets: KnownTargets) -> None:
+        self._prefix = settings.topic_prefix
         self._lane_topic = Names(settings.topic_prefix).parked
         self._targets = targets
         self.stalls = Stalls(settings, targets)
@@ -39,29 +40,28 @@ class Parking:
         return len(self.lane.topics) > before
 
     def divert(
-        self, decisions: list[DecisionRecords], released: str | None, is_begun: bool
+        self,
+        decisions: list[DecisionRecords],
+        topics: Set[str],
+        released: str | None,
+        is_begun: bool,
     ) -> list[DecisionRecords]:
         """Return decisions in which messages that wait for a topic go into the lane instead.
 
-        Kafka is asked about topics that may have stalled. If the batch `is_begun`, Kafka is asked
-        about all of them: a topic that is not parked will be read back.
+        `topics` has the topics of their messages. Kafka is asked about those that may have stalled.
+        If the batch `is_begun`, Kafka is asked about all of them: a topic that is not parked will
+        be read back.
         """
-        self._park_stalled(decisions, released, is_begun)
+        self._park_stalled(topics, released, is_begun)
         if not self.lane.topics:
             return decisions
         target = self._targets.look_up({self._lane_topic}).get(self._lane_topic)
         return self.lane.divert(decisions, target and target.max_bytes, released)
 
-    def _park_stalled(
-        self, decisions: list[DecisionRecords], released: str | None, is_begun: bool
-    ) -> None:
+    def _park_stalled(self, topics: Set[str], released: str | None, is_begun: bool) -> None:
         """Park topics that, as the cluster says itself, take no records; before writing to them."""
-        topics = {
-            decision.message.topic
-            for decision in decisions
-            if decision.half_headers is not None and decision.message
-        }
-        targets = self._targets.look_up(topics - self.lane.topics - {released})
+        real = {topic for topic in topics if not topic.startswith(self._prefix)}
+        targets = self._targets.look_up(real - self.lane.topics - {released})
         suspects = {topic for topic, target in targets.items() if target.stalled or is_begun}
         if suspects and (stalled := self.stalls.find(suspects)):
             self.park(Stalled(stalled))

@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol import StoredHalf, decode_half, record_bytes
+from ...protocol import StoredHalf, decode_half
 from ...protocol.names import HALF_HEADERS
 from .fast.halves import FastHalves
 from .op_elements import Array
@@ -22,7 +22,7 @@ Indices = npt.NDArray[np.int64]
 #: A pending half's row, with times in ms. `immunity` is the half's own, 0 without one.
 #: `asked` says that a check is out, unanswered. `streak` counts unanswered checks in a row. After
 #: an extra check it holds the complement of the count (`~count`). `chunk` is the stored chunk that
-#: has its message, -1 if it is in memory alone. `size` is the message's, in bytes.
+#: has its message, -1 if it is in memory alone. `size` is a stored message's, in bytes.
 ROW = np.dtype(
     [
         ("offset", np.int64),
@@ -179,6 +179,7 @@ class Pending:
             stored_half = self._new[offset].stored_half
             half = stored_half.half
             bodies.append(Body(offset, half.key, half.body, stored_half.all_headers))
+        self.rows["size"][kept] = [body.size for body in bodies]
         self.rows["chunk"][kept] = self._bodies.add(bodies)
 
     def _drop_dead_bodies(self) -> None:
@@ -202,13 +203,8 @@ def _rows(new: list[NewHalf]) -> Array:
     rows["stored_at"] = [half.stored_half.stored_at_ms for half in new]
     rows["deadline"] = [half.deadline_ms for half in new]
     rows["immunity"] = [half.immunity_ms for half in new]
-    rows["size"] = [_size(half.stored_half) for half in new]
     rows["chunk"] = -1
     return rows
-
-
-def _size(stored_half: StoredHalf) -> int:
-    return record_bytes(stored_half.half.key, stored_half.half.body, stored_half.all_headers)
 
 
 def _objects(values: list[Any]) -> Array:
