@@ -36,7 +36,7 @@ TxResolverError
 └── ResolverError               the resolver can't go on
     ├── DamagedTable            a Delta table's log is not whole
     ├── MarkerMismatch          the marker names another query, or other content of a batch
-    ├── RecordsAway             a partition's records did not come in time
+    ├── RecordsAway             records of some queues did not come in time
     ├── Replaced                another resolver took over (exit code 3)
     └── DeliveryError           a batch could not be written
 ```
@@ -47,6 +47,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -411,12 +412,12 @@ class MarkerMismatch(ResolverError):
 
 
 class RecordsAway(ResolverError):
-    """Records of a queue's partition did not come in time."""
+    """Records of some queues' partitions did not come in time."""
 
-    def __init__(self, queue: int, message: str, remedy: str = "") -> None:
+    def __init__(self, queues: Sequence[int], message: str, remedy: str = "") -> None:
         super().__init__(message, remedy)
-        self.args = (queue, message, remedy)  # pickle makes the error again from them
-        self.queue = queue
+        self.args = (queues, message, remedy)  # pickle makes the error again from them
+        self.queues = queues
 
 
 class Replaced(ResolverError):

@@ -42,9 +42,10 @@ _GROWTH, _MOST_SECONDS = 1.25, 10.0
 #: mostly the leader cut off.
 _LEADERS_SECONDS = 4.0
 #: Seconds since the last plan after which planning waits for a new client. Large batches take about
-#: 5 s: a wait in each plan would cost a backlog 1 to 2 % of its rate. Kafka needs about 9 s to
-#: replace a dead leader, and the batch that reads from it waits as long.
-_LONG_SECONDS = 8.0
+#: 5 s: a wait in each plan would cost a backlog 1 to 2 % of its rate. By default Kafka replaces a
+#: dead leader after 9 s, and the batch that reads from it waits as long. After a shorter batch, a
+#: later leader is found one batch later.
+_LONG_BATCH_SECONDS = 8.0
 #: Seconds from leaving out a queue to its first warning, and between warnings.
 _WARN_AFTER_SECONDS, _WARN_EVERY_SECONDS = 1.0, 60.0
 
@@ -124,8 +125,8 @@ class EndOffsets:
         return [queue for queue in queues if queue not in self._left_out]
 
     def _is_long_ago(self) -> bool:
-        """Whether leaders may have moved since the last plan: the client in use would not know."""
-        return self._monotonic() > self._planned_at + _LONG_SECONDS
+        """Whether the last plan is so old that its batch may have waited for a dead leader."""
+        return self._monotonic() > self._planned_at + _LONG_BATCH_SECONDS
 
     def _take_answers(self) -> bool:
         """Take what a new client has found, unless it has asked a leader that was cut off.

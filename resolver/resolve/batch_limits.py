@@ -6,12 +6,12 @@ Kafka does not report the sizes of records, so some are read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
-from ..errors import ResolverError
+from ..errors import RecordsAway, ResolverError
 from ..kafka.partition_offsets import QueueOffsets
-from ..protocol import Names, StoredRecord, record_bytes
+from ..protocol import Names
 from ..settings import Settings
 from .lost_records import Partition
 from .read_problems import REBUILD
@@ -29,8 +29,8 @@ _SAMPLED_FOR_SECONDS, _MANY = 5.0, 2_000
 _SAMPLE_BYTES = 65_536
 #: Longest wait in seconds for a partition that answered a moment ago; the other queues wait too.
 _SAMPLE_SECONDS = 5.0
-#: Seconds to leave out a queue whose records did not come, though it may answer planning; twice as
-#: long each time, up to the limit. Otherwise it would hold up every second plan.
+#: Seconds to leave out queues whose records did not come, though they may answer planning; twice as
+#: long each time, up to the limit. Otherwise they would hold up every second plan.
 _AWAY_SECONDS, _MOST_AWAY_SECONDS = 5.0, 60.0
 
 #: A queue, and the start and end of its halves, then of its ops (`source.RANGES`).
@@ -62,16 +62,17 @@ class BatchLimits:
     ) -> QueueOffsets:
         """Return how far the batch after `start` reads; `rows` gives the rows between two offsets.
 
-        Raises `RecordsAway` if a queue's records do not come.
+        Raises `RecordsAway` if records of some queues do not come.
         """
         end = _shared(start, ends, self._most_offsets)
         most = self._most_records(list(rows(start, end)))
         return end if most is None else _shared(start, end, most)
 
-    def pause_of(self, queue: int) -> float:
-        """Return for how many seconds to leave out a queue whose records did not come."""
-        last = self._away_seconds.get(queue, _AWAY_SECONDS / 2)
-        seconds = self._away_seconds[queue] = min(_MOST_AWAY_SECONDS, last * 2)
+    def pause_of(self, queues: Sequence[int]) -> float:
+        """Return for how many seconds to leave out queues whose records did not come."""
+        last = max(self._away_seconds.get(queue, _AWAY_SECONDS / 2) for queue in queues)
+        seconds = min(_MOST_AWAY_SECONDS, last * 2)
+        self._away_seconds |= dict.fromkeys(queues, seconds)
         return seconds
 
     def _most_records(self, rows: list[RangeRow]) -> int | None:
@@ -91,32 +92,36 @@ class BatchLimits:
 
     def _sample(self, rows: list[RangeRow], count: int) -> None:
         """Estimate the average size of a batch's records, in bytes."""
-        self._record_bytes = max(1.0, self._expected_bytes(self._by_partition(rows)) / count)
+        away: Sequence[int] = ()
+        try:
+            self._record_bytes = max(1.0, self._expected_bytes(self._by_partition(rows)) / count)
+        except RecordsAway as error:
+            away = error.queues
+            raise
+        finally:
+            for queue in {queue for queue, *_ in rows}.difference(away):
+                self._away_seconds.pop(queue, None)
         self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
-        for queue, *_ in rows:
-            self._away_seconds.pop(queue, None)
 
     def _by_partition(self, rows: list[RangeRow]) -> dict[Partition, Range]:
-        return {
-            (topic, queue): Range(*offsets)
-            for queue, *of_both in rows
-            for topic, offsets in (
-                (self._names.half, of_both[:2]),
-                (self._names.op, of_both[2:]),
-            )
-        }
+        ranges: dict[Partition, Range] = {}
+        for queue, halves_start, halves_end, ops_start, ops_end in rows:
+            ranges[self._names.half, queue] = Range(halves_start, halves_end)
+            ranges[self._names.op, queue] = Range(ops_start, ops_end)
+        return ranges
 
     def _expected_bytes(self, ranges: dict[Partition, Range]) -> int:
         """Return the bytes of the ranges' records, if the others are like the sampled ones."""
         self._reader = self._reader or RangeReader(self._settings, _SAMPLE_BYTES, _SAMPLE_SECONDS)
-        sampled: dict[Partition, list[StoredRecord]] = {partition: [] for partition in ranges}
+        sizes: dict[Partition, list[int]] = {partition: [] for partition in ranges}
+        samples = map(_sample_ranges, ranges.values())
         # All partitions at once: one after another, the answers would take several times as long.
-        for places in zip_longest(*map(_places, ranges.values()), fillvalue=Range(0, 0)):
-            records = self._reader.read_partitions(dict(zip(ranges, places, strict=True)))
-            for partition, read in records.items():
-                sampled[partition] += read
+        for at_once in zip_longest(*samples, fillvalue=Range(0, 0)):
+            read = self._reader.sizes(dict(zip(ranges, at_once, strict=True)))
+            for partition, of_records in read.items():
+                sizes[partition] += of_records
         return sum(
-            _extrapolated(offsets, sampled[partition]) for partition, offsets in ranges.items()
+            _extrapolated(offsets, sizes[partition]) for partition, offsets in ranges.items()
         )
 
 
@@ -159,15 +164,15 @@ def _count(row: RangeRow) -> int:
     return halves_end - halves_start + ops_end - ops_start
 
 
-def _places(offsets: Range) -> list[Range]:
+def _sample_ranges(offsets: Range) -> list[Range]:
     """Return small ranges at the beginning, at the end, and evenly between."""
     start, end = offsets
     count = min(_MOST_PLACES, 2 + (end - start) // _APART)
     last = max(start, end - _SAMPLE)
     starts = [start + (last - start) * number // (count - 1) for number in range(count)]
-    return [Range(first, min(end, first + _SAMPLE)) for first in starts]
+    # A short range gives the same start twice.
+    return [Range(first, min(end, first + _SAMPLE)) for first in dict.fromkeys(starts)]
 
 
-def _extrapolated(offsets: Range, sampled: list[StoredRecord]) -> int:
-    size = sum(record_bytes(record.key, record.value, record.headers or []) for record in sampled)
-    return size * (offsets.end - offsets.start) // max(1, len(sampled))
+def _extrapolated(offsets: Range, sizes: list[int]) -> int:
+    return sum(sizes) * (offsets.end - offsets.start) // max(1, len(sizes))

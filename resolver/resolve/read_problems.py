@@ -7,6 +7,7 @@ error the reader waits on. `Silence` says when a new client is to ask.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -82,13 +83,15 @@ def out_of_range(consumer: Consumer, message: Any, offset: int) -> Problem:
 
 
 def records_away(
-    partition: tuple[str, int], offsets: tuple[int, int], seconds: float, problem: Problem
+    unread: Mapping[tuple[str, int], tuple[int, int]], seconds: float, problem: Problem
 ) -> RecordsAway:
-    """Return the error that says that no record of a partition's `offsets` came for `seconds`."""
-    topic, queue = partition
-    start, end = offsets
+    """Return the error that says that no record of the `unread` ranges came for `seconds`.
+
+    It names the first of the partitions; `problem` is that partition's.
+    """
+    (topic, queue), (start, end) = next(iter(unread.items()))
     return RecordsAway(
-        queue,
+        sorted({queue for _, queue in unread}),
         f"no records from partition {queue} of {topic} within {seconds:.0f} s, which has them from "
         f"{start} to {end}. {problem.cause}".rstrip(". "),
         remedy=problem.remedy,

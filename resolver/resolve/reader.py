@@ -7,14 +7,15 @@ uses it too, to sample a large batch (`batch_limits.py`).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ..errors import ResolverError
 from ..kafka.clients import LEADER_OPTIONS, reader_config
-from ..protocol import Names, StoredRecord
+from ..protocol import Names, StoredRecord, record_bytes
 from ..protocol.headers import headers_of
 from ..settings import Settings
 from .lost_records import Partition, Seen, ask_first_offset, bring_up_to_date
@@ -36,6 +37,9 @@ _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 120.0
 
 
+T = TypeVar("T")
+
+
 class Range(NamedTuple):
     """Offsets from `start` up to before `end`."""
 
@@ -44,28 +48,43 @@ class Range(NamedTuple):
 
 
 @dataclass
-class _Reading:
-    """One read: the ranges that were not read yet, the records and the last message.
+class _Reading(Generic[T]):
+    """One read: the ranges that were not read yet, and by partition the next offset to read.
 
-    Each is by partition.
+    `keep` gets each message and its offset; `kept` has its return values. `last` has the last
+    message, `problems` the last problem, under None for a problem that concerns no partition.
     """
 
+    keep: Callable[[Any, int], T]
     unread: dict[Partition, Range]
-    records: dict[Partition, list[StoredRecord]]
+    next: dict[Partition, int]
+    kept: dict[Partition, list[T]]
     last: dict[Partition, Any] = field(default_factory=dict)
+    problems: dict[Partition | None, Problem] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ranges: dict[Partition, Range]) -> _Reading:
+    def of(cls, ranges: dict[Partition, Range], keep: Callable[[Any, int], T]) -> _Reading[T]:
         unread = {
             partition: offsets
             for partition, offsets in ranges.items()
             if offsets.start < offsets.end
         }
-        return cls(unread, {partition: [] for partition in ranges})
+        starts = {partition: offsets.start for partition, offsets in unread.items()}
+        return cls(keep, unread, starts, {partition: [] for partition in ranges})
+
+    def note(self, problem: Problem, message: Any) -> None:
+        """Note the problem of which a message tells."""
+        topic = message.topic()
+        self.problems[None if topic is None else (topic, message.partition())] = problem
+
+    def problem(self) -> Problem:
+        """Return the problem of the first partition that was not read yet."""
+        general = self.problems.get(None, Problem("", SEE_BROKER))
+        return self.problems.get(next(iter(self.unread)), general)
 
 
 class RangeReader:
-    """A reader of one range after another; making a reader costs more than reading a batch.
+    """Reads ranges of offsets, many times: making a reader costs more than reading a batch.
 
     Kafka sends `fetch_bytes` of a partition at once. After `patience_seconds` without a record,
     reading fails.
@@ -108,17 +127,20 @@ class RangeReader:
         topic, and is brought up to date. Raises `ResolverError`, also if that record is gone: other
         records may have its offset.
         """
-        reading = self._all_of({(self._names.half, queue): halves, (self._names.op, queue): ops})
+        ranges = {(self._names.half, queue): halves, (self._names.op, queue): ops}
+        reading = self._read(ranges, _stored)
         if seen is not None:
             bring_up_to_date(seen, reading.last, self._first_offset, self._message_at)
-        half_records, op_records = reading.records.values()
+        half_records, op_records = reading.kept.values()
         return half_records, op_records
 
-    def read_partitions(
-        self, ranges: dict[Partition, Range]
-    ) -> dict[Partition, list[StoredRecord]]:
-        """Return the records of these ranges, by partition and in offset order, as `read` does."""
-        return self._all_of(ranges).records
+    def sizes(self, ranges: dict[Partition, Range]) -> dict[Partition, list[int]]:
+        """Return the sizes of the ranges' records in bytes, by partition and in offset order.
+
+        The records themselves are not kept: there may be many, of 1 MiB each. Records of aborted
+        transactions are skipped. Raises `RecordsAway` if records of some queues do not come.
+        """
+        return self._read(ranges, _size).kept
 
     def close(self) -> None:
         """Close the connections."""
@@ -130,30 +152,27 @@ class RangeReader:
 
     def _message_at(self, partition: Partition, offset: int) -> Any:
         """Return a partition's message at an offset; None if there is none to read."""
-        return self._all_of({partition: Range(offset, offset + 1)}).last.get(partition)
+        return self._read({partition: Range(offset, offset + 1)}, _stored).last.get(partition)
 
-    def _all_of(self, ranges: dict[Partition, Range]) -> _Reading:
-        reading = _Reading.of(ranges)
+    def _read(self, ranges: dict[Partition, Range], keep: Callable[[Any, int], T]) -> _Reading[T]:
+        reading = _Reading.of(ranges, keep)
         self._assign(reading)
         try:
-            self._read(reading)
+            self._take_all(reading)
         finally:
             self._consumer.incremental_unassign(
                 [TopicPartition(*partition) for partition in reading.unread]
             )
         return reading
 
-    def _assign(self, reading: _Reading) -> None:
+    def _assign(self, reading: _Reading[Any]) -> None:
         """Begin to fetch the rest of each range, after the records read so far."""
         self._consumer.incremental_assign(
-            [
-                TopicPartition(*partition, _next(offsets, reading.records[partition]))
-                for partition, offsets in reading.unread.items()
-            ]
+            [TopicPartition(*partition, reading.next[partition]) for partition in reading.unread]
         )
 
-    def _read(self, reading: _Reading) -> None:
-        silence, last_problem = Silence(), Problem("", SEE_BROKER)
+    def _take_all(self, reading: _Reading[Any]) -> None:
+        silence = Silence()
         while reading.unread:
             # `consume` waits for the full number: wait for one record, then take those fetched.
             messages = self._consumer.consume(1, _POLL_SECONDS)
@@ -161,22 +180,23 @@ class RangeReader:
             problems = [self._take(message, reading) for message in messages]
             if None in problems:  # something came without a problem
                 silence = Silence()
-            last_problem = next(filter(None, reversed(problems)), last_problem)
+            for message, problem in zip(messages, problems, strict=True):
+                if problem is not None:
+                    reading.note(problem, message)
             if reading.unread and silence.seconds() > self._patience_seconds:
-                partition, offsets = next(iter(reading.unread.items()))
-                raise records_away(partition, offsets, self._patience_seconds, last_problem)
+                raise records_away(reading.unread, self._patience_seconds, reading.problem())
             if reading.unread and silence.is_time_for_another_client():
-                self._ask_by_new_client(reading, silence.seconds(), last_problem)
+                self._ask_by_new_client(reading, silence.seconds())
 
-    def _ask_by_new_client(self, reading: _Reading, seconds: float, problem: Problem) -> None:
+    def _ask_by_new_client(self, reading: _Reading[Any], seconds: float) -> None:
         """Go on with a new client, after `seconds` without a record."""
-        cause = problem.cause or "no error was said"
+        cause = reading.problem().cause or "no error was said"
         logger.warning("no records for %.0f s (%s): asking by a new client", seconds, cause)
         self._consumer.close()
         self._consumer = Consumer(self._config)
         self._assign(reading)
 
-    def _take(self, message: Any, reading: _Reading) -> Problem | None:
+    def _take(self, message: Any, reading: _Reading[Any]) -> Problem | None:
         """Take a record or a partition's end; return a problem for an error or an early end."""
         error = message.error()
         partition = (message.topic(), message.partition())
@@ -187,31 +207,31 @@ class RangeReader:
         if offsets is None:
             return None  # the range was read already
         if code == KafkaError._AUTO_OFFSET_RESET:
-            return out_of_range(self._consumer, message, _next(offsets, reading.records[partition]))
+            return out_of_range(self._consumer, message, reading.next[partition])
         if error is None and offset < offsets.end:
-            records = reading.records[partition]
-            if offset < _next(offsets, records):
+            if offset < reading.next[partition]:
                 raise ResolverError(
                     f"{partition} gave offset {offset} out of order", remedy="start again"
                 )
-            records.append(_stored(message, offset))
+            reading.kept[partition].append(reading.keep(message, offset))
             reading.last[partition] = message
             offset += 1
+            reading.next[partition] = offset
         if offset >= offsets.end:
             self._finish(partition, reading)
         elif error is not None:
             return Problem(f"It ends at {offset}", SEE_LOSS)
         return None
 
-    def _finish(self, partition: Partition, reading: _Reading) -> None:
+    def _finish(self, partition: Partition, reading: _Reading[Any]) -> None:
         self._consumer.incremental_unassign([TopicPartition(*partition)])
         del reading.unread[partition]
-
-
-def _next(offsets: Range, records: list[StoredRecord]) -> int:
-    return records[-1].offset + 1 if records else offsets.start
 
 
 def _stored(message: Any, offset: int) -> StoredRecord:
     stored_at_ms = message.timestamp()[1]
     return StoredRecord(offset, stored_at_ms, message.key(), message.value(), headers_of(message))
+
+
+def _size(message: Any, _: int) -> int:
+    return record_bytes(message.key(), message.value(), headers_of(message) or [])

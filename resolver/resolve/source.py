@@ -101,13 +101,16 @@ class Ranges(SimpleDataSourceStreamReader):
         return iter(rows)
 
     def _within_limits(self, start: QueueOffsets, end_offsets: QueueOffsets) -> QueueOffsets:
-        """Return where the batch ends: at `start`, if a queue's records do not come."""
+        """Return where the batch ends: at `start`, if records of some queues do not come."""
         try:
             return self._limits.end_of_batch(start, end_offsets, self.readBetweenOffsets)
         except RecordsAway as away:
-            seconds = self._limits.pause_of(away.queue)
-            logger.warning("planned without queue %d for %.0f s: %s", away.queue, seconds, away)
-            self._end_offsets.leave_out([str(away.queue)], seconds)
+            seconds = self._limits.pause_of(away.queues)
+            queues = [str(queue) for queue in away.queues]
+            logger.warning(
+                "planned without queue %s for %.0f s: %s", ", ".join(queues), seconds, away
+            )
+            self._end_offsets.leave_out(queues, seconds)
             return start
 
 

@@ -138,7 +138,7 @@ def test_plans_further_apart_than_a_new_client_has_time_take_a_queue_back(
     second: SecondNode, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A plan that waits for the next client would not need the answers of the last one.
-    monkeypatch.setattr("resolver.kafka.end_offsets._LEADERS_SECONDS", float("inf"))
+    monkeypatch.setattr("resolver.kafka.end_offsets._LONG_BATCH_SECONDS", float("inf"))
     names, clock = Names(settings.topic_prefix), SetClock()
     second.make_topic(names.half, (FIRST, NODE))
     second.make_topic(names.op, (FIRST, NODE))
@@ -233,7 +233,7 @@ def test_a_start_without_a_leader_of_an_op_partition_takes_over_and_fences_the_o
     assert failures == []
 
 
-def test_a_partition_that_is_lost_when_its_records_are_sampled_ends_no_plan(
+def test_partitions_that_are_lost_when_their_records_are_sampled_end_no_plan(
     second: SecondNode,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
@@ -252,17 +252,17 @@ def test_a_partition_that_is_lost_when_its_records_are_sampled_ends_no_plan(
                 os.kill(pid, signal.SIGSTOP)
             return ends
 
-    second.make_topic(names.half, (FIRST, NODE))
-    second.make_topic(names.op, (FIRST, FIRST))
+    second.make_topic(names.half, (FIRST, NODE, NODE))
+    second.make_topic(names.op, (FIRST, FIRST, FIRST))
     monkeypatch.setattr("resolver.resolve.source.EndOffsets", Halting)
-    source = Ranges(replace(settings, max_bytes_per_trigger=1 << 20))
+    source = Ranges(replace(settings, queues=3, max_bytes_per_trigger=1 << 20))
     start = source.initialOffset()
-    write(settings, names.half, 0, 1)
+    write(settings, names.half, 0, 1, 2)
     try:
-        # A busy machine's first plans may leave the queue out before its records are asked for.
-        wait_until(lambda: source.read(start) and "without queue 1 for 5 s" in caplog.text)
+        # A busy machine's first plans may leave the queues out before their records are asked for.
+        wait_until(lambda: source.read(start) and "without queue 1, 2 for 5 s" in caplog.text)
         assert list(source.read(start)[0]) == [(0, 0, 1, 0, 0)]
-        wait_until(lambda: source.read(start) and "queue 1 for 10 s" in caplog.text)
+        wait_until(lambda: source.read(start) and "queue 1, 2 for 10 s" in caplog.text)
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -278,7 +278,7 @@ def test_a_leader_that_is_lost_before_its_records_are_read_is_waited_for(
         second.stop()
         with pytest.raises(RecordsAway, match=f"partition 1 of {names.half}") as away:
             records.read(1, Range(0, 1), NOTHING)
-        assert away.value.queue == 1
+        assert away.value.queues == [1]
         assert len(records.read(0, Range(0, 1), NOTHING)[0]) == 1
         second.start()
         assert len(records.read(1, Range(0, 1), NOTHING)[0]) == 1

@@ -90,8 +90,8 @@ def test_without_a_remedy_the_text_is_the_message() -> None:
 def test_every_error_is_pickled_with_its_remedy() -> None:
     kind: Any
     for kind in _all_errors() | {TxResolverError}:
-        queue = (7,) if kind is RecordsAway else ()
-        error = kind(*queue, "the port is taken", remedy="give another")
+        queues = ([7],) if kind is RecordsAway else ()
+        error = kind(*queues, "the port is taken", remedy="give another")
         read = pickle.loads(pickle.dumps(error))  # noqa: S301
         assert type(read) is kind
         assert vars(read) == vars(error)
