@@ -6,7 +6,7 @@ Kafka does not report the sizes of records, so some are read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from ..errors import RecordsAway, ResolverError
@@ -29,8 +29,8 @@ _SAMPLED_FOR_SECONDS, _MANY = 5.0, 2_000
 _SAMPLE_BYTES = 65_536
 #: Longest wait in seconds for a partition that answered a moment ago; the other queues wait too.
 _SAMPLE_SECONDS = 5.0
-#: Seconds to leave out queues whose records did not come, though they may answer planning; twice as
-#: long each time, up to the limit. Otherwise they would hold up every second plan.
+#: Seconds to leave out a queue whose records did not come, though it may answer planning; twice as
+#: long each time, up to the limit. Otherwise it would hold up every second plan.
 _AWAY_SECONDS, _MOST_AWAY_SECONDS = 5.0, 60.0
 
 #: A queue, and the start and end of its halves, then of its ops (`source.RANGES`).
@@ -68,17 +68,17 @@ class BatchLimits:
         most = self._most_records(list(rows(start, end)))
         return end if most is None else _shared(start, end, most)
 
-    def pause_of(self, queues: Sequence[int]) -> float:
-        """Return for how many seconds to leave out queues whose records did not come."""
-        last = max(self._away_seconds.get(queue, _AWAY_SECONDS / 2) for queue in queues)
-        seconds = min(_MOST_AWAY_SECONDS, last * 2)
-        self._away_seconds |= dict.fromkeys(queues, seconds)
+    def pause_of(self, queue: int) -> float:
+        """Return for how many seconds to leave out a queue whose records did not come."""
+        last = self._away_seconds.get(queue, _AWAY_SECONDS / 2)
+        seconds = self._away_seconds[queue] = min(_MOST_AWAY_SECONDS, last * 2)
         return seconds
 
     def _most_records(self, rows: list[RangeRow]) -> int | None:
         """Return how many records a batch may have; None if it may have all of these."""
         count = sum(_count(row) for row in rows)
         if count * _LARGE_BYTES <= self._most_bytes:
+            self._are_back(rows)  # the next plan comes after the batch, which reads their records
             return None
         if self._is_to_sample(rows, count):
             self._sample(rows, count)
@@ -92,16 +92,17 @@ class BatchLimits:
 
     def _sample(self, rows: list[RangeRow], count: int) -> None:
         """Estimate the average size of a batch's records, in bytes."""
-        away: Sequence[int] = ()
         try:
             self._record_bytes = max(1.0, self._expected_bytes(self._by_partition(rows)) / count)
-        except RecordsAway as error:
-            away = error.queues
+        except RecordsAway as away:
+            self._are_back(row for row in rows if row[0] not in away.queues)
             raise
-        finally:
-            for queue in {queue for queue, *_ in rows}.difference(away):
-                self._away_seconds.pop(queue, None)
         self._sample_after = time.monotonic() + _SAMPLED_FOR_SECONDS
+        self._are_back(rows)
+
+    def _are_back(self, rows: Iterable[RangeRow]) -> None:
+        for queue, *_ in rows:
+            self._away_seconds.pop(queue, None)
 
     def _by_partition(self, rows: list[RangeRow]) -> dict[Partition, Range]:
         ranges: dict[Partition, Range] = {}

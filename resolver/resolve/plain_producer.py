@@ -34,7 +34,7 @@ class PlainProducer:
     def send(self, records: Iterable[Record]) -> None:
         """Hand records to the client, which stores them in the background.
 
-        Raises `ResolverError` if an earlier record was refused for want of a right.
+        Raises `ResolverError` if an earlier record was refused because a right is missing.
         """
         if self._has_lost:
             # A client that forgot all brokers may not find them again: librdkafka's issue 5301.

@@ -73,12 +73,15 @@ class _Reading(Generic[T]):
         return cls(keep, unread, starts, {partition: [] for partition in ranges})
 
     def note(self, problem: Problem, message: Any) -> None:
-        """Note the problem of which a message tells."""
+        """Note the problem of which a message tells: one of no partition concerns them all."""
         topic = message.topic()
-        self.problems[None if topic is None else (topic, message.partition())] = problem
+        if topic is None:
+            self.problems = {None: problem}
+        else:
+            self.problems[topic, message.partition()] = problem
 
     def problem(self) -> Problem:
-        """Return the problem of the first partition that was not read yet."""
+        """Return the last problem of the first partition that was not read yet."""
         general = self.problems.get(None, Problem("", SEE_BROKER))
         return self.problems.get(next(iter(self.unread)), general)
 
@@ -217,6 +220,8 @@ class RangeReader:
             reading.last[partition] = message
             offset += 1
             reading.next[partition] = offset
+            if reading.problems:
+                reading.problems.pop(partition, None)
         if offset >= offsets.end:
             self._finish(partition, reading)
         elif error is not None:

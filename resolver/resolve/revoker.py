@@ -29,8 +29,8 @@ from .revocation_reports import RevocationReports, Revoked
 from .revocations import Asker, Revocations
 from .vital_thread import VitalThread
 
-#: Seconds for an attempt. Kafka may not be able to end the producer's last transaction, for want of
-#: a partition's leader: then other ids have their turn.
+#: Seconds for an attempt. Kafka can't end the producer's last transaction while a partition has no
+#: leader: then other ids have their turn.
 _ATTEMPT_SECONDS = 5.0
 #: Seconds after which Kafka is asked again. By itself librdkafka waits for 500 ms, with which a
 #: revocation takes 0.8 s in place of 0.2 s.

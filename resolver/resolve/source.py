@@ -105,12 +105,11 @@ class Ranges(SimpleDataSourceStreamReader):
         try:
             return self._limits.end_of_batch(start, end_offsets, self.readBetweenOffsets)
         except RecordsAway as away:
-            seconds = self._limits.pause_of(away.queues)
-            queues = [str(queue) for queue in away.queues]
-            logger.warning(
-                "planned without queue %s for %.0f s: %s", ", ".join(queues), seconds, away
-            )
-            self._end_offsets.leave_out(queues, seconds)
+            pauses = {str(queue): self._limits.pause_of(queue) for queue in away.queues}
+            named = ", ".join(f"{queue} for {seconds:.0f} s" for queue, seconds in pauses.items())
+            logger.warning("planned without queue %s: %s", named, away)
+            for queue, seconds in pauses.items():
+                self._end_offsets.leave_out([queue], seconds)
             return start
 
 

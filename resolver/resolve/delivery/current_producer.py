@@ -121,7 +121,7 @@ class CurrentProducer:
                 stuck = self._names.transactional_id(self._generation)
                 self._generation += 1
                 logger.warning(
-                    "the last transaction of %s can't end, for want of a partition's leader: "
+                    "the last transaction of %s can't end, as a partition has no leader: "
                     "going on as %s",
                     stuck,
                     self._names.transactional_id(self._generation),
